@@ -21,7 +21,7 @@ use exobus_actors::{
     protocol::scheduler::SchedulerMsg,
 };
 use exobus_bus::fuzzing as bus;
-use exobus_shuffle::files::{Claim, Manifest};
+use exobus_files::{Claim, Manifest};
 use exobus_store::fuzzing as store;
 
 pub use mutate::Mutator;
@@ -187,8 +187,8 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
             seeds
         }
         "units" => ["4GiB", "1.5 GB", "60%", "1000", "3s", "1m 30s", "500ms"].map(Vec::from).into(),
-        "claim" => vec![fs::read(repository.join("shuffle/tests/samples/claim-1.json"))?],
-        "manifest" => vec![fs::read(repository.join("shuffle/tests/samples/manifest-1.json"))?],
+        "claim" => vec![fs::read(repository.join("store/files/tests/samples/claim-1.json"))?],
+        "manifest" => vec![fs::read(repository.join("store/files/tests/samples/manifest-1.json"))?],
         _ => Vec::new(),
     })
 }

@@ -324,7 +324,7 @@ impl Client {
 
     /// A job id that nobody else has.
     pub fn new_job(&self) -> JobId {
-        JobId::made(&**self.post.clock(), &*self.random)
+        JobId::made(self.post.clock().unix_ms(), self.random.next_u128())
     }
 
     /// Says farewell to the cluster.

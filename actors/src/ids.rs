@@ -10,12 +10,12 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use exobus_store::{Clock, SystemClock};
-pub use exobus_store::{CopyId, RowHash};
+pub(crate) use exobus_store::as_bytes;
+pub use exobus_store::{CopyId, JobId, RowHash};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::random::{Random, SystemRandom};
+use crate::random::Random;
 
 macro_rules! id128 {
     ($(#[$doc:meta])* $name:ident) => {
@@ -57,27 +57,6 @@ macro_rules! id128 {
     };
 }
 
-/// MessagePack has no 128-bit integers: ids travel as 16 big-endian bytes. People read 32 hexadecimal digits.
-pub(crate) mod as_bytes {
-    use serde::de::Error as _;
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(bits: &u128, to: S) -> Result<S::Ok, S::Error> {
-        if to.is_human_readable() {
-            return to.collect_str(&format_args!("{bits:032x}"));
-        }
-        serde_bytes::serialize(&bits.to_be_bytes()[..], to)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
-        if from.is_human_readable() {
-            let text = String::deserialize(from)?;
-            return u128::from_str_radix(&text, 16).map_err(D::Error::custom);
-        }
-        serde_bytes::deserialize::<serde_bytes::ByteArray<16>, D>(from).map(|bytes| u128::from_be_bytes(*bytes))
-    }
-}
-
 /// The same for the name of a copy: its group, then its bits.
 pub(crate) mod copy_as_bytes {
     use exobus_store::CopyId;
@@ -96,10 +75,6 @@ pub(crate) mod copy_as_bytes {
 }
 
 id128!(
-    /// One job: a coordinator program and everything that it started.
-    JobId
-);
-id128!(
     /// A task is its description (law 2): the hash of job, function, parameters, arguments, returns and salt.
     TaskId
 );
@@ -116,69 +91,6 @@ id128!(
     /// An edge of a job: the hash of what is declared of it and of how many the program has opened before that are declared alike.
     EdgeId
 );
-
-/// Where a UUID has its version,
-const UUID_KIND_SHIFT: u32 = 76;
-/// ... that of jobs' ids,
-const UUID_KIND_OF_JOBS: u128 = 7;
-/// ... and what stands there in the groups of results: "custom".
-const UUID_KIND_OF_RESULTS: u128 = 8;
-
-impl JobId {
-    /// A new job, by the clock and the random numbers of the operating system. Inside a node there are its own:
-    /// [`Node::new_job`](crate::node::Node::new_job).
-    pub fn new() -> Self {
-        Self::made(&SystemClock::new(), &SystemRandom)
-    }
-
-    /// A new job: a version 7 UUID, so that jobs sort by the millisecond of their start.
-    pub fn made(clock: &dyn Clock, random: &dyn Random) -> Self {
-        let [time, random] = [u128::from(clock.unix_ms()), random.next_u128()];
-        // RFC 9562, section 5.7: 48 bits of time, the version, 12 random bits, the variant, 62 random bits.
-        let bits = time << 80 | (random & !(u128::MAX << 80));
-        Self(
-            uuid::Builder::from_u128(bits)
-                .with_variant(uuid::Variant::RFC4122)
-                .with_version(uuid::Version::SortRand)
-                .into_uuid()
-                .as_u128(),
-        )
-    }
-
-    /// When it was made, milliseconds since 1970 by the wall clock of who made it.
-    pub const fn made_unix_ms(self) -> u64 {
-        (self.0 >> 80) as u64
-    }
-
-    /// The group under which a store keeps the objects of this job.
-    pub const fn group(self) -> u128 {
-        self.0
-    }
-
-    /// The group under which a store keeps the [result](crate::results) of this job: no id of a job, as it is no version 7 UUID.
-    pub const fn result_group(self) -> u128 {
-        self.0 & !(0xf << UUID_KIND_SHIFT) | UUID_KIND_OF_RESULTS << UUID_KIND_SHIFT
-    }
-
-    /// The job whose result is kept under this group; `None`: it is none of a result.
-    pub const fn of_result_group(group: u128) -> Option<Self> {
-        match Self(group).is_taken() {
-            true => Some(Self(group & !(0xf << UUID_KIND_SHIFT) | UUID_KIND_OF_JOBS << UUID_KIND_SHIFT)),
-            false => None,
-        }
-    }
-
-    /// Whether the group of this job would be that of a result: no job may have such an id.
-    pub const fn is_taken(self) -> bool {
-        self.0 >> UUID_KIND_SHIFT & 0xf == UUID_KIND_OF_RESULTS
-    }
-}
-
-impl Default for JobId {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 /// Odd, so that multiplying by it permutes the 96-bit numbers: the outputs of one task never collide.
 const OUTPUT_STRIDE: u128 = 0x7f4a_7c15_f39c_c060_5ced_c835;
@@ -431,15 +343,6 @@ mod tests {
         let json = serde_json::to_string(&task).unwrap();
         assert_eq!(json, "\"0123456789abcdef0123456789abcdef\"");
         assert_eq!(serde_json::from_str::<TaskId>(&json).unwrap(), task);
-    }
-
-    #[test]
-    fn the_group_of_a_result_is_that_of_no_job_and_says_whose_it_is() {
-        let job = JobId::new();
-        assert_ne!(job.result_group(), job.group());
-        assert_eq!(JobId::of_result_group(job.result_group()), Some(job));
-        assert_eq!(JobId::of_result_group(job.group()), None);
-        assert!(JobId::from_u128(job.result_group()).is_taken() && !job.is_taken());
     }
 
     #[test]

@@ -21,7 +21,6 @@ pub mod merger;
 pub mod node;
 pub mod node_manager;
 pub mod owner;
-pub mod paths;
 pub mod printing;
 pub mod protocol;
 pub mod random;
@@ -36,6 +35,8 @@ pub mod transfer;
 
 #[cfg(test)]
 mod protocol_tests;
+
+pub use exobus_files::paths;
 
 pub use ::futures::future::LocalBoxFuture;
 pub use exobus_macros::{program, task};

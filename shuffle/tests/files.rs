@@ -1,13 +1,18 @@
-//! Record files end to end: generated, listed, cut into chunks, read, written again, validated; and what goes wrong.
+//! Record files end to end: generated, listed, cut into chunks, read, validated; and what goes wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use exobus_actors::ids::JobId;
+use exobus_actors::node::{Node, NodeOptions};
+use exobus_files::contract::memory::MemoryFiles;
 use exobus_shuffle::files::{
-    ALIGNMENT, AlignedBuffer, ContentHash, FileError, InputFile, IoBuffer, MANIFEST, Manifest, OutputFile,
-    REQUEST_BYTES, ReadOptions, STRIDE_BYTES, abort, chunks, generate_dir, generate_dir_until, generate_file,
-    generate_file_until, list_files, list_inputs, part_name, read_chunk, validate_files,
+    ALIGNMENT, AlignedBuffer, ContentHash, FileError, InputFile, MANIFEST, Manifest, REQUEST_BYTES, ReadOptions,
+    STRIDE_BYTES, chunks, generate_dir, generate_dir_until, generate_file, generate_file_until, list_files,
+    list_inputs, read_chunk, validate_files,
 };
+use exobus_shuffle::jobs::sort::{CutsFrom, SortParams, sort};
 use exobus_shuffle::records::{Generator, Mode, RECORD_BYTES, Summary, row_hash_sum};
 use proptest::prelude::*;
 
@@ -15,10 +20,6 @@ fn records(start: u128, rows: usize) -> Vec<u8> {
     let mut bytes = vec![0; rows * RECORD_BYTES];
     Generator::new(Mode::default()).fill(start, &mut bytes);
     bytes
-}
-
-fn buffers(count: usize, bytes: usize) -> Vec<IoBuffer> {
-    (0..count).map(|_| Box::new(AlignedBuffer::new(bytes)) as IoBuffer).collect()
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -104,8 +105,6 @@ fn a_disk_without_room_leaves_nothing_under_any_name() {
     let out = directory.path().join("dir");
     generate_dir(&out, Mode::default(), 0, 1 << 45, 2, 2).unwrap_err();
     assert!(!out.exists(), "the directory was made for this");
-    OutputFile::create(directory.path(), "part", "1", buffers(1, 4096), 1 << 52).unwrap_err();
-    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
@@ -180,60 +179,6 @@ proptest! {
         let read = read_chunk(&chunk, &mut scratch[shift..], &options).unwrap();
         prop_assert!(*read == bytes[from * 100..(from + rows) * 100]);
     }
-
-    #[test]
-    fn an_output_file_holds_what_was_written(
-        pieces in proptest::collection::vec(0usize..9_000, 0..30), count in 1usize..4, blocks in 1usize..4, shift in 0usize..50,
-        hint in 0u64..100_000,
-    ) {
-        let directory = tempfile::tempdir().unwrap();
-        let buffers = buffers(count, blocks * ALIGNMENT + shift);
-        let mut output = OutputFile::create(directory.path(), "part-00000", "a1", buffers, hint).unwrap();
-        let mut expected = Vec::new();
-        for (index, piece) in pieces.into_iter().enumerate() {
-            let bytes: Vec<u8> = (0..piece).map(|at| (at * 7 + index) as u8).collect();
-            if index % 2 == 0 {
-                output.write(&bytes).unwrap();
-                expected.extend_from_slice(&bytes);
-            } else {
-                let room = output.spare().unwrap();
-                prop_assert!(!room.is_empty());
-                let filled = room.len().min(bytes.len());
-                room[..filled].copy_from_slice(&bytes[..filled]);
-                output.advance(filled);
-                expected.extend_from_slice(&bytes[..filled]);
-            }
-            prop_assert_eq!(output.bytes(), expected.len() as u64);
-        }
-        let (token, buffers) = output.finish(7).unwrap();
-        prop_assert_eq!(buffers.len(), count);
-        prop_assert_eq!(token.bytes, expected.len() as u64);
-        prop_assert_eq!(names(directory.path()), ["part-00000.a1"]);
-        prop_assert_eq!((token.name.as_str(), token.temporary.as_str(), token.rows), ("part-00000", "part-00000.a1", 7));
-        let path = directory.path().join(&token.temporary);
-        prop_assert!(fs::read(&path).unwrap() == expected);
-        prop_assert_eq!(ContentHash::of_file(&path).unwrap(), token.hash);
-        abort(directory.path(), &token).unwrap();
-        abort(directory.path(), &token).unwrap();
-        prop_assert_eq!(names(directory.path()), [""; 0]);
-    }
-}
-
-#[test]
-fn attempts_do_not_touch_each_other_and_leave_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let write = |attempt: &str, byte: u8| {
-        let mut output = OutputFile::create(directory.path(), "part", attempt, buffers(2, 4096), 0).unwrap();
-        output.write(&[byte; 10_000]).unwrap();
-        output
-    };
-    let (lost, _) = write("1", 1).finish(0).unwrap();
-    let (won, _) = write("2", 2).finish(0).unwrap();
-    drop(write("3", 3));
-    assert_eq!(names(directory.path()), ["part.1", "part.2"]);
-    abort(directory.path(), &lost).unwrap();
-    assert_eq!(names(directory.path()), ["part.2"]);
-    assert_eq!(fs::read(directory.path().join(won.temporary)).unwrap(), [2; 10_000]);
 }
 
 #[test]
@@ -263,13 +208,6 @@ fn names_that_begin_with_a_dot_or_an_underscore_are_never_input() {
 }
 
 #[test]
-fn names_of_parts_sort_as_their_numbers() {
-    assert_eq!(part_name(7, 80), "part-00007");
-    assert_eq!(part_name(99_999, 100_000), "part-99999");
-    assert_eq!(part_name(7, 100_001), "part-000007");
-}
-
-#[test]
 fn generating_that_is_stopped_leaves_nothing() {
     use std::sync::atomic::{AtomicU32, Ordering};
     let directory = tempfile::tempdir().unwrap();
@@ -289,4 +227,51 @@ fn generating_that_is_stopped_leaves_nothing() {
     let never = || false;
     let all = generate_file_until(&path, mode, 0, 100_001, 2, &never).unwrap().unwrap();
     assert_eq!(all.records, 100_001);
+}
+
+/// Whether a sort of `inputs` to `output` went well.
+fn sort_on_a_node(inputs: &str, output: &str) -> Result<u64, String> {
+    let spill = tempfile::tempdir().unwrap();
+    let mut options = NodeOptions::alone(2, 256 << 20);
+    options.store.spill_dirs = vec![spill.path().to_owned()];
+    let node = Node::start(options).unwrap();
+    let (inputs, output) = (vec![inputs.into()], output.into());
+    let params =
+        SortParams { inputs, output, partitions: Some(3), strategy: None, cuts: CutsFrom::default(), partial: false };
+    let program = async move |futures| sort(futures, params).await;
+    let (report, _) = futures::executor::block_on(node.run(JobId::new(), "sort", None, program));
+    report.map(|report| report.rows).map_err(|error| error.to_string())
+}
+
+/// No verb knows of a file system: what is registered is read and written, one as object stores are for instance.
+#[test]
+fn records_are_made_sorted_and_validated_where_nothing_can_be_renamed() {
+    let files = MemoryFiles::default();
+    exobus_files::register("memory", Arc::new(files.clone()));
+    let (input, output) = ("memory://bucket/in", "memory://bucket/sorted");
+    let generated = generate_dir(Path::new(input), Mode::default(), 0, 300_001, 3, 2).unwrap();
+    assert_eq!(files.count(), (4, 0), "three files and the manifest, and no upload is left");
+    assert_eq!(sort_on_a_node(input, output), Ok(300_001));
+    let sorted = list_inputs(&[output.into()], false).unwrap();
+    assert!(sorted.iter().all(|file| file.path.starts_with(output)) && sorted.len() == 3, "{sorted:?}");
+    let summary = validate_files(&sorted, 2).unwrap();
+    assert!(summary.is_ordered());
+    assert_eq!((summary.records, summary.checksum), (300_001, generated.checksum));
+    assert_eq!(files.count(), (8, 0));
+
+    let error = sort_on_a_node(input, output).unwrap_err();
+    assert!(error.contains("memory://bucket/sorted: directory is not empty"), "{error}");
+    // A file ends inside a record, and the folder is not claimed for good.
+    files.put(&"memory://bucket/torn/part".into(), &[0; 150]);
+    let error = sort_on_a_node("memory://bucket/torn", "memory://bucket/other").unwrap_err();
+    assert!(error.contains("memory://bucket/torn/part: truncated record file: 150 bytes"), "{error}");
+    assert_eq!(files.count(), (9, 0));
+    let error = sort_on_a_node("memoir://bucket/in", output).unwrap_err();
+    assert!(error.contains("no files of scheme memoir here; known are paths and file, memory"), "{error}");
+
+    let (one, stop) = ("memory://bucket/one", || true);
+    generate_file(Path::new(one), Mode::default(), 0, 10, 1).unwrap();
+    assert!(matches!(generate_file(Path::new(one), Mode::default(), 0, 10, 1), Err(FileError::Exists { .. })));
+    let given_up = generate_file_until(Path::new("memory://bucket/two"), Mode::default(), 0, 10, 1, &stop);
+    assert_eq!((given_up.unwrap(), files.count()), (None, (10, 0)));
 }

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use exobus_files::{FileError, Location};
 use exobus_shuffle::{
-    files::{FileError, InputFile, list_files, list_inputs},
+    files::{InputFile, list_files, list_inputs},
     jobs::{RandomShuffle, WordCount, sort},
     keyed::{self, Registered},
     strategies::auto::{Estimate, Explained},
@@ -63,7 +64,8 @@ fn inputs(
     if !session.on_cluster() {
         list(&args.input, args.setup.partial).map_err(file_failure)?;
     }
-    args.input.iter().map(std::path::absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)
+    let absolute = |path| Location::from(path).absolute().map(|location| location.to_path_buf());
+    args.input.iter().map(absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)
 }
 
 fn for_people(explained: &Explained) -> String {

@@ -10,8 +10,9 @@ use crate::{
     report::bytes,
     temporary::Temporary,
 };
+use exobus_files::{FileError, Location, check_output_folder};
 use exobus_shuffle::{
-    files::{FileError, Generated, InputFile, check_output_folder, generate_dir_until},
+    files::{Generated, InputFile, generate_dir_until},
     records::{Mode, RECORD_BYTES},
 };
 
@@ -75,7 +76,7 @@ impl Folders {
 
     fn make_absolute(&mut self) -> Result<(), Failure> {
         for path in self.inputs.iter_mut().chain([&mut self.output]) {
-            *path = std::path::absolute(&*path).or_exit(Exit::Usage)?;
+            *path = Location::from(&*path).absolute().or_exit(Exit::Usage)?.to_path_buf();
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use exobus_shuffle::files::{FileError, Generated, generate_dir_until, generate_file_until};
+use exobus_files::FileError;
+use exobus_shuffle::files::{Generated, generate_dir_until, generate_file_until};
 use exobus_shuffle::records::{Mode, RECORD_BYTES};
 use exobus_store::{Clock, SystemClock};
 

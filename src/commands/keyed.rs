@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use exobus_files::FileError;
 use exobus_shuffle::{
-    files::{FileError, InputFile, list_files, list_inputs},
+    files::{InputFile, list_files, list_inputs},
     jobs::{RandomShuffle, WordCount},
     keyed::{self, KeyedParams, Registered},
 };

@@ -15,7 +15,7 @@ use exobus_actors::{
         request::{Code, ResultInfo, ResultList},
     },
 };
-use exobus_shuffle::files::{Placed, place};
+use exobus_files::{Placed, place};
 use exobus_store::{Clock, SystemClock};
 use serde_json::json;
 

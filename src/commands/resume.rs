@@ -7,8 +7,8 @@ use std::{
 };
 
 use exobus_actors::{ids::JobId, protocol::host::JobSpec};
+use exobus_files::{Claim, OutputFolder, Standing};
 use exobus_shuffle::{
-    files::{Claim, OutputFolder, Standing},
     jobs::{Aggregate, RandomShuffle, WordCount, sort::SortParams},
     keyed::{KeyedParams, Registered},
 };
@@ -119,7 +119,7 @@ fn drop_job(
         (Err(_), None) => return Err(logged.map(|_| ()).unwrap_err()),
     };
     if let Some(output) = &output {
-        OutputFolder::new(output, job).withdraw(None).map_err(file_failure)?;
+        OutputFolder::new(output, job).and_then(|folder| folder.withdraw(None)).map_err(file_failure)?;
     }
     if let Ok(Stopped { file, .. }) = logged {
         runtime.block_on(file.remove());

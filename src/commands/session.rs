@@ -8,11 +8,17 @@ use exobus_actors::{
     protocol::host::{JobEnd, JobSpec},
     task::JobError,
 };
-use exobus_shuffle::files::OutputFolder;
+use exobus_files::OutputFolder;
 use exobus_store::{Clock, SystemClock};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{embedded, generate::interrupted, job_failure, resume::Stopped, submit::Submitted};
+use super::{
+    embedded,
+    generate::{failure as file_failure, interrupted},
+    job_failure,
+    resume::Stopped,
+    submit::Submitted,
+};
 use crate::{
     cli::{JobArgs, PlaceArgs, ResumeArgs, SetupArgs},
     cluster,
@@ -166,7 +172,7 @@ impl Session {
                 }
             };
             let link = file.as_ref().map(JobFile::link).unwrap_or_default();
-            let folder = output.map(|output| OutputFolder::new(output, spec.job));
+            let folder = output.map(|output| OutputFolder::new(output, spec.job)).transpose().map_err(file_failure)?;
             let program = async move |futures| program(futures, params).await;
             let ran = embedded::run(&config.node, spec, link, program, Some(reporter.sink()), &interrupt);
             // A job that is over is not taken up again, however it ended; one that could not go on here may.

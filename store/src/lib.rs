@@ -88,6 +88,7 @@
 //! what is told), writing dirty objects out at shutdown.
 
 mod alloc;
+pub mod as_bytes;
 mod block;
 mod budget;
 mod checksum;
@@ -106,6 +107,7 @@ mod hold;
 mod ids;
 mod index;
 mod io;
+mod job;
 pub mod lent;
 mod load_queue;
 pub mod measure;
@@ -132,6 +134,7 @@ pub use disk::{Disk, RealDisk};
 pub use error::{DirState, StoreError};
 pub use fill::Fill;
 pub use ids::{CopyId, RowHash};
+pub use job::JobId;
 pub use meta::{ObjectMeta, PartMeta, Parts};
 pub use options::{Align, Beside, Class, EventHook, StoreEvent, StoreOptions, StoreStats, WriterOptions};
 pub use outside::{Grant, Told};

@@ -1,20 +1,25 @@
 //! Holds the crates to the design: dependencies go down only, and each heavy library has one home.
 
-use std::{collections::BTreeMap, process::Command};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Crate, and the crates of the workspace that it may use. A new edge is a commit of its own, with the reason.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("exobus-bus", &[]),
     ("exobus-store", &[]),
-    ("exobus-files", &[]),
+    // Whose folders are: jobs are named by the store.
+    ("exobus-files", &["exobus-store"]),
     ("exobus-macros", &[]),
-    ("exobus-actors", &["exobus-bus", "exobus-macros", "exobus-store"]),
-    ("exobus-shuffle", &["exobus-actors", "exobus-store"]),
+    ("exobus-actors", &["exobus-bus", "exobus-files", "exobus-macros", "exobus-store"]),
+    ("exobus-shuffle", &["exobus-actors", "exobus-files", "exobus-store"]),
     ("exobus-tables", &["exobus-files", "exobus-store"]),
-    ("exobus", &["exobus-actors", "exobus-bus", "exobus-shuffle", "exobus-store", "exobus-tables"]),
+    ("exobus", &["exobus-actors", "exobus-bus", "exobus-files", "exobus-shuffle", "exobus-store", "exobus-tables"]),
     (
         "exobus-integration",
-        &["exobus", "exobus-actors", "exobus-bus", "exobus-shuffle", "exobus-store", "exobus-tables"],
+        &["exobus", "exobus-actors", "exobus-bus", "exobus-files", "exobus-shuffle", "exobus-store", "exobus-tables"],
     ),
     ("xtask", &[]),
 ];
@@ -26,17 +31,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("async-nats", &["exobus-bus"]),
     ("sled", &["exobus-store"]),
     ("redb", &["exobus-bus"]),
-    ("arrow-array", &["exobus-tables"]),
-    ("arrow-buffer", &["exobus-tables"]),
-    ("arrow-data", &["exobus-tables"]),
-    ("arrow-ipc", &["exobus-tables"]),
-    ("arrow-row", &["exobus-tables"]),
-    ("arrow-schema", &["exobus-tables"]),
-    ("arrow-select", &["exobus-tables"]),
     ("flate2", &["exobus-tables"]),
-    ("flatbuffers", &["exobus-tables"]),
     ("lz4_flex", &["exobus-tables"]),
-    ("parquet", &["exobus-tables"]),
     ("snap", &["exobus-tables"]),
     ("zstd", &["exobus-tables"]),
     ("clap", &["exobus", "xtask"]),
@@ -86,6 +82,48 @@ fn libraries_stay_where_they_belong() {
         assert!(!users.is_empty(), "nobody uses {library} any more: drop its line");
         for user in users {
             assert!(homes.contains(&user.as_str()), "{user} must not depend on {library}; it lives in {homes:?}");
+        }
+    }
+}
+
+/// Whoever needs a table or an object store below comes by them through what they are registered with.
+#[test]
+fn nothing_below_pipelines_names_what_tables_are_made_of() {
+    let graph = dependencies();
+    assert!(graph["exobus-tables"].iter().any(|library| comes_once(library)), "{:?}", graph["exobus-tables"]);
+    for (name, all) in graph.iter().filter(|(name, _)| *name != "exobus-tables") {
+        let named: Vec<_> = all.iter().filter(|library| comes_once(library)).collect();
+        assert!(named.is_empty(), "{name} must not depend on {named:?}: that is of pipelines/");
+    }
+}
+
+/// What of a source is no test: `#[cfg(test)]` modules stand at the end.
+fn without_tests(source: &str) -> &str {
+    source.split("#[cfg(test)]\nmod ").next().unwrap_or(source)
+}
+
+/// The files below a folder whose names end with `.rs`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
+/// Files that people name are reached through `exobus-files` (docs/decisions/031-one-seam-for-files.md). Of `shuffle`, all of it; of the command
+/// line, what looks at inputs and outputs of jobs.
+#[test]
+fn files_that_people_name_are_reached_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut guarded = sources(&root.join("shuffle/src"));
+    guarded.extend(
+        ["explain", "folders", "generate", "keyed", "sort"].map(|name| root.join(format!("src/commands/{name}.rs"))),
+    );
+    assert!(guarded.len() > 40, "{} files", guarded.len());
+    for path in guarded {
+        let source = std::fs::read_to_string(&path).unwrap();
+        for way in ["std::fs", "fs::", "rustix", "File::open", "path::absolute", "DirectFile::"] {
+            let found =
+                without_tests(&source).lines().find(|line| line.contains(way) && !line.trim_start().starts_with("//"));
+            assert!(found.is_none(), "{}: {way}: go through exobus_files: {found:?}", path.display());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Names of files are bytes: those that are no text work everywhere.
+//! Names of files are bytes: those that are no text work everywhere, and so do URLs of files.
 
 use crate::support;
 
@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::process::Signal;
-use support::{Running, Scratch, cluster::PATIENCE, command, finish};
+use support::{Running, Scratch, cluster::PATIENCE, command, exobus, finish};
 
 /// A name that is no text, and looks like another one where it is printed.
 fn strange(stem: &str) -> PathBuf {
@@ -58,6 +58,34 @@ fn every_job(scratch: &Scratch, setup: &[&str]) {
 fn names_that_are_no_text_work_in_this_process() {
     let scratch = Scratch::new();
     every_job(&scratch, &["--memory", "64MiB"]);
+}
+
+/// A `file://` URL of this machine is the path in it, wherever a file or a folder is named; with another scheme it is nobody's here.
+#[test]
+fn urls_of_files_are_paths_and_those_of_unknown_schemes_are_refused() {
+    let scratch = Scratch::new();
+    let url = |name: &str| format!("file://{}", scratch.text(name));
+    exobus(&["generate", "--records", "20000", "--files", "2", &url("a%20folder")]).expect(0, &[]);
+    let records = scratch.path("a folder");
+    assert_eq!(fs::metadata(records.join("part-00000")).unwrap().len(), 1_000_000);
+    for (job, args) in [("sort", vec!["--partitions", "3"]), ("random-shuffle", vec!["--seed", "1"])] {
+        exobus(&[&[job, &url("a%20folder"), "--output", &url(job), "--memory", "64MiB"], &args[..]].concat())
+            .expect(0, &[]);
+        assert!(scratch.path(job).join("part-00000").exists());
+        exobus(&["explain", job, &url("a%20folder")]).expect(0, &[]);
+        let known = "there are no files of scheme s3 here; known are paths and file";
+        exobus(&[&[job, "s3://bucket/in", "--output", &url("o")], &args[..]].concat())
+            .expect(3, &["s3://bucket/in", known]);
+        exobus(&[&[job, &url("a%20folder"), "--output", "s3://bucket/o"], &args[..]].concat())
+            .expect(3, &["s3://bucket/o", known]);
+    }
+    exobus(&["validate", &url("sort")]).expect(0, &[]);
+    let names: Vec<_> = support::names(scratch.root());
+    assert_eq!(
+        names,
+        ["a folder", "random-shuffle", "sort"],
+        "nothing is made for what is refused, least of all a folder `s3:`"
+    );
 }
 
 #[test]

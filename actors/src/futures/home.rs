@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use exobus_files::Claimant;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::JobId;
@@ -23,6 +24,13 @@ pub struct Home {
     /// The file of its log, where it runs alone and is logged: there as long as the job can be taken up again, and locked by the
     /// process that runs it.
     pub log: Option<PathBuf>,
+}
+
+impl Home {
+    /// Who claims a folder: the job of this program.
+    pub fn claimant<'a>(&'a self, program: &'a str) -> Claimant<'a> {
+        Claimant { program, cluster: self.cluster.as_deref(), log: self.log.as_deref() }
+    }
 }
 
 /// Who knows of other jobs. The default knows nothing.

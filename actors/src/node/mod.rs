@@ -115,7 +115,7 @@ impl Node {
 
     /// The id of a new job, by this node's clock and random numbers.
     pub fn new_job(&self) -> JobId {
-        JobId::made(&**self.parts.post.clock(), &*self.random)
+        JobId::made(self.parts.post.clock().unix_ms(), self.random.next_u128())
     }
 
     /// Runs a program as a job on this node and returns what it returned, with how the job ended.

@@ -1,5 +1,6 @@
 //! How a task function fails.
 
+use exobus_files::FileError;
 use exobus_store::StoreError;
 
 use crate::task::{FailureKind, Fault, TaskFailure};
@@ -87,6 +88,16 @@ impl TaskError {
 impl From<super::RootsError> for TaskError {
     fn from(error: super::RootsError) -> Self {
         Self::Files { message: error.to_string(), retry: false }
+    }
+}
+
+impl From<FileError> for TaskError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::DiskFull { .. } => Self::DiskFull(error.to_string()),
+            _ if error.is_about_data() => Self::data(error),
+            _ => Self::Files { retry: error.retry_is_of_use(), message: error.to_string() },
+        }
     }
 }
 

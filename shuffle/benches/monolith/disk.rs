@@ -40,7 +40,7 @@ pub fn measure(directory: &Path, bytes: u64) -> Result<Disk, FileError> {
     let first = nameless(directory, requests)?;
     let second = nameless(directory, requests)?;
     let write = |file: &DirectFile, offset, buffer: &mut [u8]| file.write_at(offset, buffer);
-    let read = |file: &DirectFile, offset, buffer: &mut [u8]| file.read_at(offset, buffer, buffer.len());
+    let read = |file: &DirectFile, offset, buffer: &mut [u8]| file.read_at(offset, buffer, buffer.len()).map(drop);
     let write_gb_per_s = rate(requests, |index, buffer| write(&first, offset(index), buffer))?;
     let read_gb_per_s = rate(requests, |index, buffer| read(&first, offset(index), buffer))?;
     let mixed_gb_per_s = rate(requests, |index, buffer| match index % 2 {

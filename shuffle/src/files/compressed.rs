@@ -1,10 +1,8 @@
 //! Files that are compressed: they are recognized, so that nobody counts their bytes as if they were data.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
-use super::FileError;
+use exobus_files::{Access, FileError, Location};
 
 /// How files begin that these formats make. Text has no such beginning, and few other files have it by chance.
 const SIGNATURES: [(&str, &[u8]); 5] = [
@@ -38,13 +36,20 @@ pub(crate) fn refuse_compressed(path: &Path, start: &[u8]) -> Result<(), FileErr
 
 /// What is to be said of a file that is not what it should be: that it is compressed, or else `error`.
 pub(super) fn compressed_or(path: &Path, error: FileError) -> FileError {
-    let mut start = Vec::with_capacity(SIGNATURE_BYTES);
-    let read = File::open(path).and_then(|file| file.take(SIGNATURE_BYTES as u64).read_to_end(&mut start));
-    match read {
-        Ok(_) => refuse_compressed(path, &start).err().unwrap_or(error),
+    match start_of(path) {
+        Ok(start) => refuse_compressed(path, &start).err().unwrap_or(error),
         // What was wrong before is wrong still.
         Err(_) => error,
     }
+}
+
+/// The first [`SIGNATURE_BYTES`] of a file, or all that it has.
+fn start_of(path: &Path) -> Result<Vec<u8>, FileError> {
+    let file = Location::from(path).open(Access::Cached)?;
+    let mut start = vec![0; file.status()?.bytes.min(SIGNATURE_BYTES as u64) as usize];
+    let bytes = start.len();
+    file.read_at(0, &mut start, bytes)?;
+    Ok(start)
 }
 
 #[cfg(test)]

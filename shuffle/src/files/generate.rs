@@ -1,24 +1,25 @@
 //! Writes benchmark records to files, a thread per request in flight: each makes records in its own buffer and writes
 //! them where they belong, so CPU and disk overlap without any hand-over.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use exobus_actors::futures::Home;
 use exobus_actors::ids::JobId;
+use exobus_files::{
+    ALIGNMENT, AlignedBuffer, Claimant, Claimed, ContentHash, FileError, Location, OutputFolder, Token, WriteFile,
+    content_hash, part_name,
+};
 
-use super::content_hash::ContentHash;
-use super::direct::DirectFile;
-use super::folder::{Claimed, OutputFolder, Placed, Schema, place};
 use super::input::lock;
-use super::output::{Token, part_name, remove_quietly, sync_dir, temporary_name};
-use super::{ALIGNMENT, AlignedBuffer, FileError, REQUEST_BYTES, content_hash};
+use super::{REQUEST_BYTES, record_schema};
 use crate::records::{Generator, Mode, RECORD_BYTES, RowHash, checksum, row_hash_sum};
 
 /// What a folder's claim and manifest say that made it.
 const PROGRAM: &str = "generate";
+/// There is one attempt at each file.
+const ATTEMPT: &str = "0";
 /// Records of one request.
 const REQUEST_ROWS: u64 = (REQUEST_BYTES / RECORD_BYTES) as u64;
 
@@ -66,27 +67,12 @@ pub fn generate_file_until(
     threads: usize,
     stop: Stop<'_>,
 ) -> Result<Option<Generated>, FileError> {
-    if std::fs::symlink_metadata(path).is_ok() {
-        return Err(FileError::Exists { path: path.to_path_buf() });
-    }
-    let Some(name) = path.file_name() else {
-        return Err(FileError::WrongKind { path: path.to_path_buf(), expected: "name for a file" });
-    };
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let temp = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
-    let parts = Parts(vec![Part { temp_path: temp.clone(), start, records }]);
-    let Some((generated, _)) = parts.generate(mode, threads, stop)? else { return Ok(None) };
-    // From here on it is removed by its own name only.
-    let placed = place(&temp, path).map_err(|error| FileError::io(path, "rename", 0, error))?;
-    if placed == Placed::Taken {
-        return Err(FileError::Exists { path: path.to_path_buf() });
-    }
-    drop(parts);
-    sync_dir(directory)?;
-    Ok(Some(generated))
+    let location = Location::from(path);
+    let system = location.system()?;
+    let begin = |bytes| system.create_new(&location, bytes);
+    // It gets its name with its last record.
+    let parts = Parts(vec![Part { begin: Box::new(begin), start, records }]);
+    Ok(parts.generate(mode, threads, stop)?.map(|(generated, _)| generated))
 }
 
 /// As [`generate_file`], to `files` files [`part_name`] of `directory`, which is created or empty. They hold the records
@@ -118,13 +104,13 @@ pub fn generate_dir_until(
     threads: usize,
     stop: Stop<'_>,
 ) -> Result<Option<Generated>, FileError> {
-    let folder = OutputFolder::new(directory, JobId::new());
-    let home = Home::default();
-    let claimed = match folder.claim(PROGRAM, &home, None) {
+    let folder = OutputFolder::new(directory, JobId::new())?;
+    let claimant = Claimant { program: PROGRAM, ..Claimant::default() };
+    let claimed = match folder.claim(&claimant, None) {
         // Nobody but the operating system is asked, and it says so.
         Ok(Claimed::Over(job)) => {
             tracing::warn!(path = %directory.display(), %job, "taking the directory over from a job that is over");
-            folder.claim(PROGRAM, &home, Some((job, true)))
+            folder.claim(&claimant, Some((job, true)))
         }
         claimed => claimed,
     };
@@ -147,52 +133,60 @@ fn generate_parts(
 ) -> Result<Option<Generated>, FileError> {
     let first_of = |index: usize| (u128::from(records) * index as u128 / files as u128) as u64;
     let names: Vec<String> = (0..files).map(|index| part_name(index, files)).collect();
-    let temporaries: Vec<String> = names.iter().map(|name| temporary_name(name, "0")).collect();
-    let parts = temporaries.iter().enumerate().map(|(index, temporary)| Part {
-        temp_path: folder.temporaries().join(temporary),
-        start: start.wrapping_add(u128::from(first_of(index))),
-        records: first_of(index + 1) - first_of(index),
-    });
-    let parts = Parts(parts.collect());
-    let Some((generated, hashes)) = parts.generate(mode, threads, stop)? else { return Ok(None) };
-    sync_dir(&folder.temporaries())?;
-    let token = |index: usize| {
-        let rows = parts.0[index].records;
-        let (temporary, name) = (temporaries[index].clone(), names[index].clone());
-        Token { temporary, name, rows, bytes: rows * RECORD_BYTES as u64, hash: hashes[index] }
+    let part = |(index, name): (usize, &String)| {
+        let (name, folder) = (name.clone(), &folder);
+        let begin = Box::new(move |bytes| folder.begin(&name, ATTEMPT, bytes));
+        let (first, next) = (first_of(index), first_of(index + 1));
+        Part { begin, start: start.wrapping_add(u128::from(first)), records: next - first }
     };
-    folder.commit("0", (PROGRAM, &Schema::records()), |take| (0..files).try_for_each(|index| take(&token(index))))?;
+    let parts = Parts(names.iter().enumerate().map(part).collect());
+    let Some((generated, written)) = parts.generate(mode, threads, stop)? else { return Ok(None) };
+    let token = |index: usize| {
+        let (rows, Written { temporary, hash }) = (parts.0[index].records, written[index].clone());
+        Token { temporary, name: names[index].clone(), rows, bytes: rows * RECORD_BYTES as u64, hash }
+    };
+    folder.commit(ATTEMPT, (PROGRAM, &record_schema()), |take| (0..files).try_for_each(|index| take(&token(index))))?;
     Ok(Some(generated))
 }
 
+/// Begins a file of so many bytes.
+type Begin<'a> = Box<dyn Fn(u64) -> Result<Arc<dyn WriteFile>, FileError> + Sync + 'a>;
+
 /// One file to write.
-struct Part {
-    temp_path: PathBuf,
+struct Part<'a> {
+    begin: Begin<'a>,
     start: u128,
     records: u64,
 }
 
-/// All files to write; their temporary names go at the end.
-struct Parts(Vec<Part>);
+/// All files to write.
+struct Parts<'a>(Vec<Part<'a>>);
 
-/// A file that is being written; closed when the last of its requests lets go of it.
+/// A file that was written: what its file system calls it until the commit, and the hash of its bytes.
+#[derive(Clone, Default)]
+struct Written {
+    temporary: String,
+    hash: ContentHash,
+}
+
+/// A file that is being written; gone when the last of its requests lets go of it, unless it was finished.
 struct Open {
-    file: Mutex<Option<Arc<DirectFile>>>,
-    /// Records that are not in the file yet; whoever writes the last ones makes it durable.
+    file: Mutex<Option<Arc<dyn WriteFile>>>,
+    /// Records that are not in the file yet; whoever writes the last ones finishes it.
     unwritten: AtomicU64,
 }
 
-impl Parts {
-    /// What was made, and the hash of each file; `None`: stopped.
+impl Parts<'_> {
+    /// What was made, and each file; `None`: stopped.
     fn generate(
         &self,
         mode: Mode,
         threads: usize,
         stop: Stop<'_>,
-    ) -> Result<Option<(Generated, Vec<ContentHash>)>, FileError> {
+    ) -> Result<Option<(Generated, Vec<Written>)>, FileError> {
         let generator = Generator::new(mode);
-        let hashes = vec![ContentHash::default(); self.0.len()];
-        let state = Mutex::new(Progress { hashes, ..Progress::default() });
+        let written = vec![Written::default(); self.0.len()];
+        let state = Mutex::new(Progress { written, ..Progress::default() });
         thread::scope(|scope| {
             let work = || {
                 // A buffer costs nothing before it is touched.
@@ -218,15 +212,7 @@ impl Parts {
         if progress.done.records < self.0.iter().map(|part| part.records).sum() {
             return Ok(None);
         }
-        Ok(Some((progress.done, progress.hashes)))
-    }
-}
-
-impl Drop for Parts {
-    fn drop(&mut self) {
-        for part in &self.0 {
-            remove_quietly(&part.temp_path);
-        }
+        Ok(Some((progress.done, progress.written)))
     }
 }
 
@@ -238,14 +224,14 @@ struct Progress {
     handed_out: u64,
     open: Option<Arc<Open>>,
     done: Generated,
-    /// Of each file.
-    hashes: Vec<ContentHash>,
+    /// Each file, as far as it is written.
+    written: Vec<Written>,
     failure: Option<FileError>,
 }
 
 /// A range of one file for one thread to make and write.
 struct Request<'a> {
-    part: &'a Part,
+    part: &'a Part<'a>,
     /// Its position among the files.
     index: usize,
     open: Arc<Open>,
@@ -256,7 +242,7 @@ struct Request<'a> {
 
 impl Progress {
     /// The next range, in order of files and offsets, so that few files are open at a time.
-    fn next<'a>(state: &Mutex<Progress>, parts: &'a [Part]) -> Option<Request<'a>> {
+    fn next<'a>(state: &Mutex<Progress>, parts: &'a [Part<'a>]) -> Option<Request<'a>> {
         let mut progress = lock(state);
         let index = progress.part;
         let part = parts.get(index)?;
@@ -276,10 +262,11 @@ impl Progress {
         Some(Request { part, index, open, from, records })
     }
 
-    fn account(&mut self, index: usize, written: Result<(Generated, ContentHash), FileError>) {
+    fn account(&mut self, index: usize, written: Result<(Generated, Written), FileError>) {
         match written {
-            Ok((written, hash)) => {
-                self.hashes[index] += hash;
+            Ok((written, Written { temporary, hash })) => {
+                self.written[index].hash += hash;
+                self.written[index].temporary.push_str(&temporary);
                 self.done.records += written.records;
                 self.done.bytes += written.bytes;
                 self.done.checksum += written.checksum;
@@ -293,7 +280,8 @@ impl Progress {
 }
 
 impl Request<'_> {
-    fn run(&self, generator: &Generator, buffer: &mut AlignedBuffer) -> Result<(Generated, ContentHash), FileError> {
+    /// Makes and writes the records; the name of the file is with the last ones.
+    fn run(&self, generator: &Generator, buffer: &mut AlignedBuffer) -> Result<(Generated, Written), FileError> {
         let file = self.open.get(self.part)?;
         let bytes = self.records as usize * RECORD_BYTES;
         let records = &mut buffer[..bytes];
@@ -308,28 +296,29 @@ impl Request<'_> {
         let hash = ContentHash::of_blocks(self.from * RECORD_BYTES as u64 / content_hash::BLOCK_BYTES as u64, records);
         let padded = bytes.next_multiple_of(ALIGNMENT);
         buffer[bytes..padded].fill(0);
-        file.write_at(self.from * RECORD_BYTES as u64, &buffer[..padded])?;
-        if padded > bytes {
-            // Only the last range of a file is unaligned, so nobody writes behind this.
-            file.set_len(self.part.records * RECORD_BYTES as u64)?;
-        }
-        if self.open.unwritten.fetch_sub(self.records, Ordering::AcqRel) == self.records {
-            file.sync()?;
-        }
-        Ok((generated, hash))
+        let index = (self.from / REQUEST_ROWS) as u32;
+        file.write(index, self.from * RECORD_BYTES as u64, &buffer[..padded], bytes)?;
+        let is_last = self.open.unwritten.fetch_sub(self.records, Ordering::AcqRel) == self.records;
+        let temporary = if is_last { file.finish(self.part.bytes())? } else { String::new() };
+        Ok((generated, Written { temporary, hash }))
     }
 }
 
 impl Open {
     /// The file, created by whichever thread needs it first.
-    fn get(&self, part: &Part) -> Result<Arc<DirectFile>, FileError> {
+    fn get(&self, part: &Part<'_>) -> Result<Arc<dyn WriteFile>, FileError> {
         let mut open = lock(&self.file);
         if let Some(file) = &*open {
             return Ok(file.clone());
         }
-        let file = Arc::new(DirectFile::create(&part.temp_path)?);
-        file.reserve(part.records * RECORD_BYTES as u64)?;
+        let file = (part.begin)(part.bytes())?;
         *open = Some(file.clone());
         Ok(file)
+    }
+}
+
+impl Part<'_> {
+    fn bytes(&self) -> u64 {
+        self.records * RECORD_BYTES as u64
     }
 }

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use exobus_files::{ALIGNMENT, Access, FileError, FileStatus, Location, visit_files};
 use serde::{Deserialize, Serialize};
 
 use super::compressed::compressed_or;
-use super::direct::DirectFile;
-use super::folder::check_input_folder;
-use super::{ALIGNMENT, FileError, REQUEST_BYTES, STRIDE_BYTES};
+use super::{REQUEST_BYTES, STRIDE_BYTES};
 use crate::records::RECORD_BYTES;
 
 /// A record file and its length when it was listed.
@@ -74,120 +73,18 @@ pub(crate) fn whole_rows(path: &Path, bytes: u64, row_bytes: u64) -> Result<(), 
     }
 }
 
-/// The files that `paths` name: a file stands for itself, a directory for the files in it, in order of their
-/// names, without those whose names begin with `.` or `_` (temporaries, markers): these are never input. Empty files are kept.
-///
-/// A directory that a job has claimed and not committed is refused, unless what is there by now will do: `partial`.
+/// The files that `paths` name, as [`visit_files`] finds them.
 ///
 /// # Errors
-/// A path that is missing or unreadable, a directory without files, [`FileError::Unfinished`], [`FileError::NotInput`].
+/// As there.
 pub fn list_files(paths: &[PathBuf], partial: bool) -> Result<Vec<InputFile>, FileError> {
     let mut files = Vec::new();
-    visit_files(
-        (paths, partial),
-        |_| Ok(()),
-        |path, bytes| -> Result<(), FileError> {
-            files.push(InputFile { path: path.to_owned(), bytes });
-            Ok(())
-        },
-    )?;
+    let file = |location: &Location, status: FileStatus| -> Result<(), FileError> {
+        files.push(InputFile { path: location.to_path_buf(), bytes: status.bytes });
+        Ok(())
+    };
+    visit_files((paths, partial), |_| Ok(()), file)?;
     Ok(files)
-}
-
-/// Calls `file` for what [`list_files`] lists, path and length. Before it looks at a path that could lead anywhere (one that
-/// is given, a link in a directory) it calls `check`.
-///
-/// # Errors
-/// As [`list_files`]; those of `check` and `file`.
-pub(crate) fn visit_files<E: From<FileError>>(
-    (paths, partial): (&[PathBuf], bool),
-    mut check: impl FnMut(&Path) -> Result<(), E>,
-    mut file: impl FnMut(&Path, u64) -> Result<(), E>,
-) -> Result<(), E> {
-    let look_up = |path: &Path| std::fs::metadata(path).map_err(|error| FileError::io(path, "look up", 0, error));
-    for path in paths {
-        check(path)?;
-        let metadata = look_up(path)?;
-        if metadata.is_dir() {
-            if !partial {
-                check_input_folder(path)?;
-            }
-            let mut any = false;
-            for Entry { name, bytes } in visible_files(path)? {
-                let path = path.join(name);
-                let bytes = match bytes {
-                    Some(bytes) => bytes,
-                    None => {
-                        check(&path)?;
-                        let metadata = look_up(&path)?;
-                        if !metadata.is_file() {
-                            continue;
-                        }
-                        metadata.len()
-                    }
-                };
-                any = true;
-                file(&path, bytes)?;
-            }
-            if !any {
-                return Err(FileError::NoFiles { path: path.clone() }.into());
-            }
-        } else if metadata.is_file() && path.file_name().is_some_and(is_hidden) {
-            return Err(FileError::NotInput { path: path.clone() }.into());
-        } else if metadata.is_file() {
-            file(path, metadata.len())?;
-        } else {
-            return Err(FileError::WrongKind { path: path.clone(), expected: "regular file or directory" }.into());
-        }
-    }
-    Ok(())
-}
-
-fn is_hidden(name: &std::ffi::OsStr) -> bool {
-    matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_'))
-}
-
-/// Names in a directory that do not begin with `.` or `_`, of whatever is there.
-pub(super) fn visible_names(directory: &Path) -> Result<Vec<std::ffi::OsString>, FileError> {
-    let failed = |error| FileError::io(directory, "list", 0, error);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if !is_hidden(&name) {
-            names.push(name);
-        }
-    }
-    Ok(names)
-}
-
-/// Something in a directory.
-struct Entry {
-    name: std::ffi::OsString,
-    /// Its length; `None` for a link, which was not followed.
-    bytes: Option<u64>,
-}
-
-/// Files and links of a directory, in order of their names. Each is looked up once.
-fn visible_files(directory: &Path) -> Result<Vec<Entry>, FileError> {
-    let failed = |error| FileError::io(directory, "list", 0, error);
-    let mut entries = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name();
-        if is_hidden(&name) {
-            continue;
-        }
-        let kind = entry.file_type().map_err(failed)?;
-        if kind.is_symlink() {
-            entries.push(Entry { name, bytes: None });
-        } else if kind.is_file() {
-            let metadata =
-                entry.metadata().map_err(|error| FileError::io(&directory.join(&name), "look up", 0, error))?;
-            entries.push(Entry { name, bytes: Some(metadata.len()) });
-        }
-    }
-    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(entries)
 }
 
 /// Cuts `files` into chunks of about `chunk_bytes` and at most [`STRIDE_BYTES`] more. The chunks of a file are equally
@@ -237,7 +134,7 @@ impl Chunk {
 pub fn read_chunk<'a>(chunk: &Chunk, scratch: &'a mut [u8], options: &ReadOptions) -> Result<&'a mut [u8], FileError> {
     let needed = chunk.scratch_bytes();
     assert!(scratch.len() >= needed, "a chunk of {needed} bytes with its blocks, {} bytes of scratch", scratch.len());
-    let file = DirectFile::open(&chunk.path)?;
+    let file = Location::from(&chunk.path).open(Access::Direct)?;
     let (from, _) = chunk.blocks();
     let end = chunk.offset + chunk.bytes;
     let request_bytes = options.request_bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
@@ -289,22 +186,12 @@ pub(crate) fn read_files<E: From<FileError>>(
     into: &mut [u8],
     mut check: impl FnMut(&Path) -> Result<(), E>,
 ) -> Result<usize, E> {
-    use std::io::ErrorKind;
-    use std::os::unix::fs::FileExt as _;
     let mut at = 0;
     for InputFile { path, bytes } in files {
         check(&path)?;
-        let file = std::fs::File::open(&path).map_err(|error| FileError::io(&path, "open", 0, error))?;
-        let mut offset = 0;
-        while offset < bytes {
-            let rest = at..at + (bytes - offset) as usize;
-            match file.read_at(&mut into[rest], offset) {
-                Ok(0) => return Err(FileError::EndedEarly { path, offset, expected: bytes }.into()),
-                Ok(read) => (at, offset) = (at + read, offset + read as u64),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(FileError::io(&path, "read", offset, error).into()),
-            }
-        }
+        let bytes = bytes as usize;
+        Location::from(path).open(Access::Cached)?.read_at(0, &mut into[at..at + bytes], bytes)?;
+        at += bytes;
     }
     Ok(at)
 }

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::input::strides;
-use super::{ALIGNMENT, Chunk, InputFile};
+use super::{Chunk, InputFile};
+use exobus_files::ALIGNMENT;
 
 /// Files smaller than this are read several by one task, as many as come to so many bytes, and are never cut.
 pub const SMALL_FILE_BYTES: u64 = 1 << 20;

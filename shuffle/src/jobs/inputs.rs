@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::{Arg, JobError};
+use exobus_files::{FileStatus, Location, visit_files};
 
 use crate::files::{self, FileList};
 
@@ -16,8 +17,9 @@ pub(crate) fn list(
     row_bytes: Option<u64>,
 ) -> Result<FileList, TaskError> {
     let mut list = FileList::default();
-    let check = |path: &std::path::Path| context.check_path(path);
-    files::visit_files((inputs, partial), check, |path, bytes| {
+    let check = |location: &Location| context.check_path(location.as_ref());
+    visit_files((inputs, partial), check, |location, FileStatus { bytes, .. }| {
+        let path = location.as_ref();
         if let Some(row_bytes) = row_bytes {
             files::whole_rows(path, bytes, row_bytes)?;
         }

@@ -9,19 +9,8 @@ use exobus_actors::ids::JobId;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::JobError;
+use exobus_files::{ClaimLock, Claimed, IoBuffer, OutputFile, OutputFolder, Schema, Token};
 use serde::{Deserialize, Serialize};
-
-use crate::files::{ClaimLock, Claimed, FileError, IoBuffer, OutputFile, OutputFolder, Schema, Token, abort};
-
-impl From<FileError> for TaskError {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::DiskFull { .. } => Self::DiskFull(error.to_string()),
-            _ if error.is_about_data() => Self::data(error),
-            _ => Self::Files { retry: error.retry_is_of_use(), message: error.to_string() },
-        }
-    }
-}
 
 /// What `prepare` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,8 +37,8 @@ pub(crate) enum Prepared {
 #[task(name = "shuffle.prepare")]
 pub(crate) fn prepare(context: &mut TaskContext<'_>, params: PrepareParams) -> Result<Prepared, TaskError> {
     context.check_path(&params.output)?;
-    let folder = OutputFolder::new(&params.output, context.job());
-    Ok(match folder.claim(&params.program, &params.home, params.verdict)? {
+    let folder = OutputFolder::new(&params.output, context.job())?;
+    Ok(match folder.claim(&params.home.claimant(&params.program), params.verdict)? {
         Claimed::Now => Prepared::Claimed,
         Claimed::Over(job) => Prepared::Another { job, over: true },
         Claimed::Ask(job) => Prepared::Another { job, over: false },
@@ -75,8 +64,8 @@ struct Finished {
 #[task(name = "shuffle.commit", commits = true)]
 pub(crate) fn commit(context: &mut TaskContext<'_>, params: CommitParams) -> Result<(), TaskError> {
     context.check_path(&params.output)?;
-    let folder = OutputFolder::new(&params.output, context.job());
-    context.check_path(&folder.temporaries())?;
+    let folder = OutputFolder::new(&params.output, context.job())?;
+    context.check_path(folder.working_place().as_ref())?;
     let blocks = context.blocks(0);
     folder.commit(&attempt_name(context), (&params.program, &params.schema), |take| {
         blocks.iter().try_for_each(|block| {
@@ -106,18 +95,15 @@ pub(crate) fn create_file(
 ) -> Result<OutputFile, TaskError> {
     // The name comes with the parameters, too.
     context.check_path(&output.join(name))?;
-    let folder = OutputFolder::new(output, context.job());
-    let temporaries = folder.temporaries();
-    context.check_path(&temporaries)?;
+    let folder = OutputFolder::new(output, context.job())?;
+    context.check_path(folder.working_place().as_ref())?;
     if context.attempt().run() > 0 {
         // Not for attempts of the run that has committed: one of those that comes late finds nothing.
         folder.reopen()?;
     }
-    match OutputFile::create(&temporaries, name, &attempt_name(context), buffers, bytes_hint) {
+    match folder.create(name, &attempt_name(context), buffers, bytes_hint) {
         // A host from which the job was taken has committed just now.
-        Err(error) if !temporaries.exists() && folder.is_whole()? => {
-            Err(TaskError::Files { retry: true, message: error.to_string() })
-        }
+        Err(error) if folder.is_closed()? => Err(TaskError::Files { retry: true, message: error.to_string() }),
         created => Ok(created?),
     }
 }
@@ -131,7 +117,7 @@ pub(crate) fn finish_file(
 ) -> Result<Token, TaskError> {
     let (token, _buffers) = file.finish(rows)?;
     if context.cancelled() {
-        abort(&OutputFolder::new(output, context.job()).temporaries(), &token)?;
+        OutputFolder::new(output, context.job())?.abort(&token)?;
         return Err(TaskError::Cancelled);
     }
     context.wrote_outside(token.bytes);
@@ -149,7 +135,7 @@ pub(crate) struct Output {
 
 /// Frees the output folder of a job that is over, unless it is whole.
 pub fn give_back(job: JobId, output: &Path) {
-    withdraw(&OutputFolder::new(output, job), None);
+    withdraw(job, output, None);
 }
 
 /// A job of which nobody can say how it stands may run.
@@ -160,9 +146,9 @@ fn known_to_be_over(over: Result<bool, JobError>) -> Result<bool, JobError> {
     }
 }
 
-fn withdraw(folder: &OutputFolder, lock: Option<ClaimLock>) {
-    if let Err(error) = folder.withdraw(lock) {
-        tracing::warn!(job_id = %folder.job(), %error, "the output folder is not as it was");
+fn withdraw(job: JobId, output: &Path, lock: Option<ClaimLock>) {
+    if let Err(error) = OutputFolder::new(output, job).and_then(|folder| folder.withdraw(lock)) {
+        tracing::warn!(job_id = %job, %error, "the output folder is not as it was");
     }
 }
 
@@ -171,9 +157,9 @@ impl Output {
     pub(crate) async fn claim(futures: &Futures, path: &Path, program: &'static str) -> Result<Self, JobError> {
         let output = Self { futures: futures.clone(), path: path.to_owned(), program };
         let lock = Rc::<RefCell<Option<ClaimLock>>>::default();
-        let (folder, locked) = (output.folder(), lock.clone());
+        let (job, folder, locked) = (futures.job(), output.path.clone(), lock.clone());
         // Before the task runs: a job may end while it does.
-        futures.when_over(move || withdraw(&folder, locked.take()));
+        futures.when_over(move || withdraw(job, &folder, locked.take()));
         let (home, name) = (futures.home().clone(), program.to_owned());
         let mut params = PrepareParams { output: output.path.clone(), program: name, home, verdict: None };
         loop {
@@ -193,12 +179,9 @@ impl Output {
                 }
             }
         }
-        lock.replace(output.folder().lock());
+        let folder = OutputFolder::new(&output.path, futures.job()).map_err(JobError::program)?;
+        lock.replace(folder.lock());
         Ok(output)
-    }
-
-    fn folder(&self) -> OutputFolder {
-        OutputFolder::new(&self.path, self.futures.job())
     }
 
     /// Gives the files of these outputs of reduces their names: the last thing that a job does.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::cuts::Cuts;
-use crate::files::Schema;
+use crate::files::{Schema, record_schema};
 use crate::keyed::{Emit, Input, KeyedJob, Partitioner, Split, Values};
 use crate::records::{RECORD_BYTES, row_hash_sum};
 
@@ -57,7 +57,7 @@ impl KeyedJob for RandomShuffle {
     }
 
     fn schema(&self) -> Schema {
-        Schema::records()
+        record_schema()
     }
 
     /// The records, as the sort counts them.

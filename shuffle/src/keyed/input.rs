@@ -2,14 +2,14 @@
 //!
 //! Reads go through the page cache: the system reads ahead while the map computes, and nothing is read twice soon.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use exobus_actors::registry::TaskError;
+use exobus_files::{Access, FileError, Location, ReadFile};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{FileError, InputFile, SIGNATURE_BYTES, refuse_compressed};
+use crate::files::{InputFile, SIGNATURE_BYTES, refuse_compressed};
 
 /// Where a row begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Piece {
 #[derive(Debug)]
 pub struct Input<'a> {
     piece: &'a Piece,
-    source: File,
+    source: Arc<dyn ReadFile>,
     window: &'a mut [u8],
     /// Taken once by a map that needs room for what it decodes.
     spare: &'a mut [u8],
@@ -68,7 +68,7 @@ impl<'a> Input<'a> {
     /// What the system says.
     pub fn open(piece: &'a Piece, window: &'a mut [u8], spare: &'a mut [u8]) -> Result<Self, FileError> {
         let path = &piece.file.path;
-        let source = File::open(path).map_err(|error| FileError::io(path, "open", 0, error))?;
+        let source = Location::from(path).open(Access::Cached)?;
         Ok(Self { piece, source, window, spare, from: 0, to: 0, at: piece.start.offset })
     }
 
@@ -140,17 +140,16 @@ impl<'a> Input<'a> {
         if room == 0 {
             return Err(self.too_long());
         }
-        let path = || self.piece.file.path.clone();
-        loop {
-            match self.source.read_at(&mut self.window[self.to..self.to + room], self.at) {
-                Ok(0) => return Err(FileError::EndedEarly { path: path(), offset: self.at, expected: end }.into()),
-                Ok(read) => {
-                    (self.to, self.at) = (self.to + read, self.at + read as u64);
-                    return Ok(true);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(FileError::io(&path(), "read", self.at, error).into()),
+        // As much as comes at once: the system reads ahead meanwhile.
+        match self.source.read_at(self.at, &mut self.window[self.to..self.to + room], 1) {
+            Ok(read) => {
+                (self.to, self.at) = (self.to + read, self.at + read as u64);
+                Ok(true)
             }
+            Err(FileError::EndedEarly { path, offset, .. }) => {
+                Err(FileError::EndedEarly { path, offset, expected: end }.into())
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

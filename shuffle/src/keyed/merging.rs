@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
+use exobus_files::{FileError, IoBuffer, OutputFile, Token};
 use exobus_store::{Block, ObjectReader, ObjectWriter, RowHash};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,6 @@ use super::KeyedJob;
 use super::register::Registered;
 use super::tasks::ROWS_PER_LOOK;
 use super::values::{Combined, Group, Values};
-use crate::files::{FileError, IoBuffer, OutputFile, Token};
 use crate::jobs::outputs::{create_file, finish_file, output_buffers};
 use crate::jobs::pieces;
 use crate::rows::{ReadRows, RowMerge, RowRun, RowsError, SliceRows, push_row};

@@ -12,7 +12,7 @@ use std::{
 };
 
 use exobus_actors::ids::NodeId;
-use exobus_shuffle::files::AlignedBuffer;
+use exobus_files::AlignedBuffer;
 use exobus_store::{Clock, CopyId, Parts, RealDisk, Store, StoreError, SystemClock};
 use rustix::fs::OFlags;
 

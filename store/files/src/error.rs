@@ -3,7 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use exobus_store::JobId;
+
 use crate::Location;
+use crate::folder::{Claim, Standing};
 
 /// A failure of a file.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +31,16 @@ pub enum FileError {
         /// Byte offset of the write that did not fit.
         offset: u64,
     },
+    /// A record file does not end with a whole record.
+    #[error("{}: truncated record file: {bytes} bytes, the record at offset {offset} is incomplete", path.display())]
+    Truncated {
+        /// Which file.
+        path: PathBuf,
+        /// Length of the file in bytes.
+        bytes: u64,
+        /// Byte offset of the incomplete record.
+        offset: u64,
+    },
     /// A file ended before the range that was to be read: it was cut after it had been listed.
     #[error("{}: ends at offset {offset}, {expected} bytes were there when it was listed", path.display())]
     EndedEarly {
@@ -37,6 +50,14 @@ pub enum FileError {
         offset: u64,
         /// Byte offset of the end of the range.
         expected: u64,
+    },
+    /// A file is compressed: what is in it can be read only by somebody who unpacks it first.
+    #[error("{}: is a {format} file; unpack it first", path.display())]
+    Compressed {
+        /// Which file.
+        path: PathBuf,
+        /// The format: "gzip".
+        format: &'static str,
     },
     /// A file is not the one that was listed: somebody has written to it, or put another one in its place.
     #[error("{}: it was changed after it had been listed: start again when nobody writes to it", path.display())]
@@ -49,6 +70,105 @@ pub enum FileError {
     Exists {
         /// Which file.
         path: PathBuf,
+    },
+    /// An output directory holds something.
+    #[error("{}: directory is not empty (it holds {found:?})", path.display())]
+    NotEmpty {
+        /// Which directory.
+        path: PathBuf,
+        /// Name of one thing in it.
+        found: String,
+    },
+    /// Another job has claimed an output directory.
+    #[error("{}: claimed by {}, {}", path.display(), claim.describe(), claim.advice(path, *standing))]
+    Claimed {
+        /// Which directory.
+        path: PathBuf,
+        /// What the claim says.
+        claim: Box<Claim>,
+        /// How it stands with that job.
+        standing: Standing,
+    },
+    /// The claim on an output directory is not the job's any more.
+    #[error(
+        "{}: the claim of job {job} is gone, {}", path.display(),
+        now.as_ref().map_or("and nobody has claimed it since".to_owned(), |now| format!("that of {} is there", now.describe()))
+    )]
+    ClaimLost {
+        /// Which directory.
+        path: PathBuf,
+        /// Whose claim it was.
+        job: JobId,
+        /// The claim that is there now.
+        now: Option<Box<Claim>>,
+    },
+    /// A run of a job has committed, and a later one of the same job, which did not know that, has made something else.
+    #[error("{}: an earlier run of job {job} has committed it, and this one has made another: a function of the job is not deterministic", path.display())]
+    Differs {
+        /// Which file, or the manifest where there are others.
+        path: PathBuf,
+        /// The job.
+        job: JobId,
+    },
+    /// Somebody has put something into the output directory of a job while that ran.
+    #[error("{}: not of job {job}, which writes to this directory: it was put there meanwhile, and is left alone", path.display())]
+    Foreign {
+        /// What was found.
+        path: PathBuf,
+        /// The job.
+        job: JobId,
+    },
+    /// An input directory is the output of a job that has not committed it.
+    #[error(
+        "{}: not whole: {} writes there or has not finished; --partial reads what is there", path.display(),
+        claim.as_ref().map_or("a job".to_owned(), |claim| claim.describe())
+    )]
+    Unfinished {
+        /// Which directory.
+        path: PathBuf,
+        /// What the claim says.
+        claim: Option<Box<Claim>>,
+    },
+    /// A file has a name that no input has.
+    #[error("{}: files whose names begin with _ or . are never input", path.display())]
+    NotInput {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A file is not what it was written as.
+    #[error("{}: damaged: {reason}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file was written by another version of exobus.
+    #[error(
+        "{}: it is of format {found}, and this exobus reads format {known}: use the exobus that wrote it, or remove it",
+        path.display()
+    )]
+    Version {
+        /// Which file.
+        path: PathBuf,
+        /// The version that it has.
+        found: u64,
+        /// The version that is known.
+        known: u64,
+    },
+    /// An input directory holds no files.
+    #[error("{}: no files in this directory", path.display())]
+    NoFiles {
+        /// Which directory.
+        path: PathBuf,
+    },
+    /// A path is neither a regular file nor a directory, or not the one of the two that is needed.
+    #[error("{}: not a {expected}", path.display())]
+    WrongKind {
+        /// Which path.
+        path: PathBuf,
+        /// What was needed.
+        expected: &'static str,
     },
     /// A URL has a scheme that no file system is registered for.
     #[error("{}: there are no files of scheme {scheme} here; known are paths and {known}", path.display())]
@@ -94,7 +214,13 @@ impl FileError {
 
     /// Whether what is in a file is at fault.
     pub fn is_about_data(&self) -> bool {
-        matches!(self, FileError::EndedEarly { .. } | FileError::Changed { .. })
+        matches!(
+            self,
+            FileError::Truncated { .. }
+                | FileError::EndedEarly { .. }
+                | FileError::Changed { .. }
+                | FileError::Compressed { .. }
+        )
     }
 
     /// Whether the same call may succeed later, with nobody changing its arguments.

@@ -5,12 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{FileError, FileSystem, registry};
+use crate::paths::{self, PathBytes};
 
 /// The name of a file or a folder: the path of a local one, which need not be a text, or a URL, `scheme://...`. A path that looks like
 /// a URL is written with `./` before it.
@@ -86,14 +84,6 @@ impl Location {
         }
     }
 
-    /// The file system that has it.
-    ///
-    /// # Errors
-    /// [`FileError::UnknownScheme`].
-    pub fn system(&self) -> Result<Arc<dyn FileSystem>, FileError> {
-        registry::system_of(self)
-    }
-
     /// For people.
     pub fn display(&self) -> Cow<'_, str> {
         self.0.to_string_lossy()
@@ -139,6 +129,13 @@ pub fn is_hidden(name: &OsStr) -> bool {
     matches!(name.as_bytes().first(), Some(b'.' | b'_'))
 }
 
+/// As it was written, whether it is a path or not: for what takes paths, as the roots of a node do.
+impl AsRef<Path> for Location {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
 impl From<&Path> for Location {
     fn from(path: &Path) -> Self {
         Self::new(path)
@@ -148,6 +145,18 @@ impl From<&Path> for Location {
 impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
         Self::new(path)
+    }
+}
+
+impl From<&PathBuf> for Location {
+    fn from(path: &PathBuf) -> Self {
+        Self::new(path)
+    }
+}
+
+impl From<&Location> for Location {
+    fn from(location: &Location) -> Self {
+        location.clone()
     }
 }
 
@@ -171,34 +180,13 @@ impl fmt::Debug for Location {
 
 impl Serialize for Location {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0.to_str() {
-            Some(text) => to.serialize_str(text),
-            None => to.serialize_bytes(self.0.as_bytes()),
-        }
+        paths::write(self.as_ref(), to)
     }
 }
 
 impl<'de> Deserialize<'de> for Location {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Name;
-
-        impl Visitor<'_> for Name {
-            type Value = Location;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a path or a URL, as text or as bytes")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Location, E> {
-                Ok(Location(text.into()))
-            }
-
-            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Location, E> {
-                Ok(Location(OsStr::from_bytes(bytes).into()))
-            }
-        }
-
-        from.deserialize_any(Name)
+        Ok(Self(PathBytes::deserialize(from)?.0.into_os_string()))
     }
 }
 
@@ -231,6 +219,15 @@ mod tests {
             assert_eq!(Location::from(url).as_path(), Some(Path::new(OsStr::from_bytes(path))), "{url}");
         }
         assert_eq!(Location::from("file://localhostess/x").scheme(), Some("file"));
+    }
+
+    #[test]
+    fn a_path_is_made_absolute_and_a_url_is_already() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(Location::from("in/x").absolute().unwrap().as_path(), Some(&*here.join("in/x")));
+        for name in ["/in/x", "s3://bucket/../x"] {
+            assert_eq!(Location::from(name).absolute().unwrap(), Location::from(name));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use crate::{FileError, FileSystem, LocalFiles, Location};
+use crate::{Access, FileError, FileSystem, LocalFiles, Location, ReadFile};
 
 static LOCAL: LazyLock<Arc<LocalFiles>> = LazyLock::new(Arc::default);
 /// Of the process: tasks are functions that are known by their names, and what they read and write is named in their parameters.
@@ -19,14 +19,29 @@ pub fn register(scheme: &str, system: Arc<dyn FileSystem>) {
     others.insert(scheme.to_ascii_lowercase(), system);
 }
 
-pub(crate) fn system_of(location: &Location) -> Result<Arc<dyn FileSystem>, FileError> {
-    let Some(scheme) = location.scheme() else { return Ok(LOCAL.clone()) };
-    let others = OTHERS.read().unwrap_or_else(PoisonError::into_inner);
-    match others.get(&scheme.to_ascii_lowercase()) {
-        Some(system) => Ok(system.clone()),
-        None => {
-            let known = std::iter::once("file").chain(others.keys().map(String::as_str)).collect::<Vec<_>>().join(", ");
-            Err(FileError::UnknownScheme { path: location.to_path_buf(), scheme: scheme.to_owned(), known })
+impl Location {
+    /// The file system that has it.
+    ///
+    /// # Errors
+    /// [`FileError::UnknownScheme`].
+    pub fn system(&self) -> Result<Arc<dyn FileSystem>, FileError> {
+        let Some(scheme) = self.scheme() else { return Ok(LOCAL.clone()) };
+        let others = OTHERS.read().unwrap_or_else(PoisonError::into_inner);
+        match others.get(&scheme.to_ascii_lowercase()) {
+            Some(system) => Ok(system.clone()),
+            None => {
+                let known = std::iter::once("file").chain(others.keys().map(String::as_str));
+                let known = known.collect::<Vec<_>>().join(", ");
+                Err(FileError::UnknownScheme { path: self.to_path_buf(), scheme: scheme.to_owned(), known })
+            }
         }
+    }
+
+    /// Opens the file to be read.
+    ///
+    /// # Errors
+    /// [`FileError::UnknownScheme`]; those of [`FileSystem::open`].
+    pub fn open(&self, access: Access) -> Result<Arc<dyn ReadFile>, FileError> {
+        self.system()?.open(self, access)
     }
 }

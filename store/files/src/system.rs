@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::fmt::Debug;
+use std::io;
 use std::sync::Arc;
 
+use exobus_store::JobId;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::{FileError, Location};
+use crate::{FileError, FolderBackend, Location, LockState};
 
 /// Files in folders, whether these are folders or what names begin with.
 pub trait FileSystem: Debug + Send + Sync {
@@ -18,7 +20,8 @@ pub trait FileSystem: Debug + Send + Sync {
     fn look_up(&self, location: &Location) -> Result<Kind, FileError>;
 
     /// What is in a folder, in the order of names by their bytes, but for what is [hidden](crate::is_hidden), and not what is in
-    /// folders in it. Each file is looked up when it is come to; links are not followed.
+    /// folders in it. Each file is looked up when it is come to; links are not followed. Where folders are what names begin with, one that is not
+    /// there has nothing in it.
     ///
     /// # Errors
     /// What the system says, of the folder or of a file. An iterator has no more after an error.
@@ -29,6 +32,52 @@ pub trait FileSystem: Debug + Send + Sync {
     /// # Errors
     /// What the system says; `NotFound` where nothing is.
     fn open(&self, file: &Location, access: Access) -> Result<Arc<dyn ReadFile>, FileError>;
+
+    /// Whether anything has this name; a link is something, wherever it leads.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn is_there(&self, location: &Location) -> Result<bool, FileError> {
+        match self.look_up(location) {
+            Ok(_) => Ok(true),
+            Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The bytes of a small file of exobus's own, or the first `bytes_max` of them; `None`: nothing is there. Links are not followed, and
+    /// nothing is waited for, whatever somebody has put there.
+    ///
+    /// # Errors
+    /// It is no file; what the system says.
+    fn read_small(&self, file: &Location, bytes_max: u64) -> Result<Option<Vec<u8>>, FileError>;
+
+    /// Begins a file that no job's folder has: it gets its name when it is [finished](WriteFile::finish), and replaces nothing then.
+    /// `bytes_hint` as for [`OutputFolder::create`](crate::OutputFolder::create).
+    ///
+    /// # Errors
+    /// [`FileError::Exists`]; [`FileError::WrongKind`]: that is no name of a file; what the system says.
+    fn create_new(&self, file: &Location, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError>;
+
+    /// A folder that a job writes to; nothing is done yet.
+    ///
+    /// # Errors
+    /// It is none of this file system.
+    fn output_folder(&self, folder: &Location, job: JobId) -> Result<Box<dyn FolderBackend>, FileError>;
+
+    /// As [`check_output_folder`](crate::check_output_folder).
+    ///
+    /// # Errors
+    /// As there.
+    fn check_output_folder(&self, folder: &Location) -> Result<(), FileError>;
+
+    /// Tries to lock the claim on a folder, whose ever that is.
+    ///
+    /// # Errors
+    /// There is no claim; what the system says.
+    fn lock_claim(&self, _folder: &Location) -> Result<LockState, FileError> {
+        Ok(LockState::Unknown)
+    }
 }
 
 /// What is in a folder.
@@ -75,6 +124,30 @@ pub trait ReadFile: Debug + Send + Sync {
             false => Err(FileError::Changed { path: self.location().to_path_buf() }),
         }
     }
+}
+
+/// A file that is being written, under an attempt's own name. Requests may come from several threads at once. Of one that is dropped unfinished
+/// nothing stays.
+pub trait WriteFile: Debug + Send + Sync {
+    /// Where it is until it is committed, for errors.
+    fn location(&self) -> &Location;
+
+    /// Request `index` of those that make up the file, from front to back: writes the first `used` bytes of `buffer` at byte `offset`. What is behind
+    /// them may be written, too, and is cut off at the end. Requests that are under way may be done in any order.
+    ///
+    /// Direct where offset, memory and length of `buffer` are multiples of [`ALIGNMENT`](crate::ALIGNMENT).
+    ///
+    /// # Errors
+    /// [`FileError::DiskFull`]; what the system says.
+    fn write(&self, index: u32, offset: u64, buffer: &[u8], used: usize) -> Result<(), FileError>;
+
+    /// Ends the file, of so many bytes, when all requests are done; what a [`Token`](crate::Token) calls it, equally long for all attempts at a
+    /// file. It is on the disk then, and so is that name: the log of a job that says so is, too, and must not say more than a power cut
+    /// leaves.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn finish(&self, bytes: u64) -> Result<String, FileError>;
 }
 
 /// Something in a folder.

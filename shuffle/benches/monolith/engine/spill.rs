@@ -59,7 +59,7 @@ impl SpillFile {
         loop {
             match store.next_to_load() {
                 Ok(Some((bucket, offset, segment))) => match self.file.read_at(offset, segment, segment.len()) {
-                    Ok(()) => store.loaded(bucket, segment),
+                    Ok(_) => store.loaded(bucket, segment),
                     Err(error) => return store.fail(error.into()),
                 },
                 Ok(None) | Err(_) => return,

@@ -8,6 +8,7 @@ use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::{JobId, NodeId, RowHash};
 use exobus_actors::program;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
+use exobus_files::{part_name, range_name};
 use serde::{Deserialize, Serialize};
 
 use super::ranges::{PIECE_BYTES, draw, split};
@@ -16,7 +17,7 @@ use super::tasks::{
     sample,
 };
 use crate::cuts::Cuts;
-use crate::files::{FileList, Schema, part_name, range_name, scratch_bytes};
+use crate::files::{FileList, record_schema, scratch_bytes};
 use crate::job::{Draw, Job, KeyRanges};
 use crate::jobs::inputs::Pages;
 use crate::jobs::outputs;
@@ -255,7 +256,7 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
             detail: difference(bytes, read, written),
         });
     }
-    output.commit(&reduced, Schema::records()).await?;
+    output.commit(&reduced, record_schema()).await?;
     Ok(SortReport {
         rows: read.rows,
         bytes: read.bytes,

@@ -1,20 +1,19 @@
 //! The tasks of a sort.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
 use exobus_actors::{ids::RowHash, task};
+use exobus_files::{Access, IoBuffer, Location, ReadFile, Token};
 use exobus_store::{Block, ObjectReader, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
-use crate::files::{
-    FileError, FileList, FilePart, IoBuffer, ReadOptions, Token, read_chunk, read_files, scratch_bytes,
-};
+use crate::files::{FileList, FilePart, ReadOptions, read_chunk, read_files, scratch_bytes};
 use crate::jobs::inputs;
 use crate::jobs::outputs;
 use crate::jobs::pieces;
@@ -44,10 +43,9 @@ pub(super) struct SampleParams {
 /// Reads the keys at some places.
 #[task(name = "sort.sample", version = 2, deterministic = true)]
 pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<Key>, TaskError> {
-    use std::os::unix::fs::FileExt as _;
     let page = inputs::page(context, 0)?;
     let mut keys = Vec::new();
-    let mut open: Option<(FilePart, File)> = None;
+    let mut open: Option<(FilePart, Arc<dyn ReadFile>)> = None;
     for place in params.places {
         context.check_cancelled()?;
         let part = page.parts(place..place + 1).next();
@@ -59,13 +57,12 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
             _ => {
                 let path = &part.file.path;
                 context.check_path(path)?;
-                let file = File::open(path).map_err(|error| FileError::io(path, "open", 0, error))?;
+                let file = Location::from(path).open(Access::Cached)?;
                 (part, file)
             }
         };
         let mut key = [0; KEY_BYTES];
-        let read = file.read_exact_at(&mut key, offset);
-        read.map_err(|error| FileError::io(&part.file.path, "read a key", offset, error))?;
+        file.read_at(offset, &mut key, KEY_BYTES)?;
         keys.push(Key(key));
         open = Some((part, file));
     }

@@ -182,3 +182,22 @@ impl ReadFile for DirectFile {
         DirectFile::read_at(self, offset, buffer, needed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some file systems take a file to be direct and refuse what is asked of it then, of several threads at once.
+    #[test]
+    fn every_request_that_was_direct_when_it_was_refused_is_repeated_and_no_other_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = DirectFile::create(&folder.path().join("file")).unwrap();
+        let refused = || Errno::INVAL.into();
+        for _ in 0..2 {
+            file.go_on(refused(), ("read", 0), true).unwrap();
+            assert!(!file.direct_if_aligned(0, &[]), "for good");
+        }
+        assert!(file.go_on(refused(), ("read", 0), false).is_err());
+        file.go_on(io::ErrorKind::Interrupted.into(), ("read", 0), false).unwrap();
+    }
+}

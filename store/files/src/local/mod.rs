@@ -1,16 +1,29 @@
 //! The files of this machine.
 
 mod direct;
+mod folder;
 mod list;
+mod place;
+mod small;
+mod write;
 
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use direct::DirectFile;
+use exobus_store::JobId;
+pub use place::{Placed, place};
+pub use write::sync_dir;
 
-use crate::{Access, Entries, FileError, FileStatus, FileSystem, Kind, Location, ReadFile, Version};
+use self::folder::LocalFolder;
+use self::write::AttemptFile;
+use crate::{
+    Access, CLAIM, Entries, FileError, FileStatus, FileSystem, FolderBackend, Kind, Location, LockState, ReadFile,
+    Version, WriteFile,
+};
 
 /// The file system of this machine: of all paths, and of URLs `file:///path`.
 #[derive(Debug, Default)]
@@ -33,6 +46,48 @@ impl FileSystem for LocalFiles {
             Access::Direct => DirectFile::open(path)?,
             Access::Cached => DirectFile::open_cached(path)?,
         }))
+    }
+
+    fn is_there(&self, location: &Location) -> Result<bool, FileError> {
+        let path = path_of(location)?;
+        match path.symlink_metadata() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(FileError::io(path, "look up", 0, error)),
+        }
+    }
+
+    fn read_small(&self, file: &Location, bytes_max: u64) -> Result<Option<Vec<u8>>, FileError> {
+        small::read_small(path_of(file)?, bytes_max)
+    }
+
+    fn create_new(&self, file: &Location, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
+        let path = path_of(file)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(FileError::Exists { path: path.to_path_buf() });
+        }
+        let Some(name) = path.file_name() else {
+            return Err(FileError::WrongKind { path: path.to_path_buf(), expected: "name for a file" });
+        };
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let begun = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+        Ok(Arc::new(AttemptFile::begin(&begun, Some(path), bytes_hint)?))
+    }
+
+    fn output_folder(&self, folder: &Location, job: JobId) -> Result<Box<dyn FolderBackend>, FileError> {
+        Ok(Box::new(LocalFolder::new(path_of(folder)?, job)))
+    }
+
+    fn check_output_folder(&self, folder: &Location) -> Result<(), FileError> {
+        folder::check_output_folder(path_of(folder)?)
+    }
+
+    fn lock_claim(&self, folder: &Location) -> Result<LockState, FileError> {
+        let path = path_of(folder)?;
+        folder::lock(path).map_err(|error| FileError::io(path.join(CLAIM), "lock the claim", 0, error))
     }
 }
 

@@ -12,13 +12,13 @@ use super::message::GrantedBuffer;
 use crate::ELEMENTS_MAX;
 
 /// Why a batch is none.
-pub(super) enum Refused {
+pub(super) enum BatchRefused {
     Damaged(String),
     NotRead(String),
     Memory(super::super::memory::MemoryDenied),
 }
 
-impl From<&str> for Refused {
+impl From<&str> for BatchRefused {
     fn from(what: &str) -> Self {
         Self::Damaged(what.to_owned())
     }
@@ -26,10 +26,10 @@ impl From<&str> for Refused {
 
 /// Checks that the buffers of a batch are in its body, and that its arrays are no longer than any may be; whether some of them begin where the library would
 /// copy them.
-pub(super) fn check(batch: &RecordBatch<'_>, body: &Buffer) -> Result<bool, Refused> {
+pub(super) fn check(batch: &RecordBatch<'_>, body: &Buffer) -> Result<bool, BatchRefused> {
     let is_count = |count: i64| u64::try_from(count).is_ok_and(|count| count <= ELEMENTS_MAX);
     if !is_count(batch.length()) {
-        return Err(Refused::Damaged(format!("a batch of {} rows; it may have {ELEMENTS_MAX}", batch.length())));
+        return Err(BatchRefused::Damaged(format!("a batch of {} rows; it may have {ELEMENTS_MAX}", batch.length())));
     }
     let nodes = batch.nodes().ok_or("a batch without arrays")?;
     if !nodes.iter().all(|node| is_count(node.length()) && (0..=node.length()).contains(&node.null_count())) {
@@ -54,14 +54,16 @@ pub(super) fn inflate<'b>(
     body: &Buffer,
     builder: &mut FlatBufferBuilder<'b>,
     budget: &Arc<dyn MemoryBudget>,
-) -> Result<(Buffer, WIPOffset<RecordBatch<'b>>), Refused> {
+) -> Result<(Buffer, WIPOffset<RecordBatch<'b>>), BatchRefused> {
     let compression = batch.compression().ok_or("a batch that is not compressed")?;
     if compression.method() != BodyCompressionMethod::BUFFER {
-        return Err(Refused::NotRead("it is compressed in a way that this release does not know".to_owned()));
+        return Err(BatchRefused::NotRead("it is compressed in a way that this release does not know".to_owned()));
     }
     let codec = compression.codec();
     if codec != CompressionType::ZSTD && codec != CompressionType::LZ4_FRAME {
-        return Err(Refused::NotRead(format!("it is compressed with {codec:?}, which this release does not read")));
+        return Err(BatchRefused::NotRead(format!(
+            "it is compressed with {codec:?}, which this release does not read"
+        )));
     }
     let stored: Vec<&[u8]> = batch
         .buffers()
@@ -77,10 +79,10 @@ pub(super) fn inflate<'b>(
         let next = at.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(64));
         at = next.filter(|next| i64::try_from(*next).is_ok()).ok_or("buffers that are longer than any may be")?;
     }
-    let mut inflated = GrantedBuffer::new(at, budget).map_err(Refused::Memory)?;
+    let mut inflated = GrantedBuffer::new(at, budget).map_err(BatchRefused::Memory)?;
     for (stored, (at, bytes)) in stored.iter().zip(&places) {
         let (at, bytes) = (*at as usize, *bytes as usize);
-        inflate_one(codec, stored, &mut inflated.bytes[at..at + bytes]).map_err(Refused::Damaged)?;
+        inflate_one(codec, stored, &mut inflated.bytes[at..at + bytes]).map_err(BatchRefused::Damaged)?;
     }
     let nodes: Vec<FieldNode> = batch.nodes().ok_or("a batch without arrays")?.iter().copied().collect();
     let nodes = builder.create_vector(&nodes);
@@ -100,7 +102,7 @@ pub(super) fn inflate<'b>(
 }
 
 /// How many bytes a buffer says that it has: 8 bytes before it, or -1 for as many as there are.
-fn inflated_bytes(stored: &[u8]) -> Result<u64, Refused> {
+fn inflated_bytes(stored: &[u8]) -> Result<u64, BatchRefused> {
     let Some((said, rest)) = stored.split_first_chunk::<8>() else {
         return if stored.is_empty() { Ok(0) } else { Err("a compressed buffer of fewer than 8 bytes".into()) };
     };

@@ -24,7 +24,7 @@ use arrow_ipc::{
 use arrow_schema::{Schema, SchemaRef};
 use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, WIPOffset};
 
-use self::inflate::{Refused, check, inflate};
+use self::inflate::{BatchRefused, check, inflate};
 use self::message::{Encapsulated, damaged, denied};
 use super::batches::{cut, own_bytes};
 use super::guard::guarded;
@@ -235,7 +235,7 @@ struct IpcRows {
 }
 
 /// What a message was.
-enum Read {
+enum MessageRead {
     /// Of a dictionary, or nothing; it ends there.
     Passed(u64),
     /// Rows.
@@ -259,14 +259,14 @@ impl IpcRows {
             (Next::Batches(_), Parts::Stream { .. }) => unreachable!("a stream has no directory"),
         };
         let behind = match self.read_message(at, end)? {
-            Read::Batch(behind, batch, memory) => {
+            MessageRead::Batch(behind, batch, memory) => {
                 let rows = batch.num_rows() as u64;
                 self.ready.extend(cut(&batch, self.split, self.next_row, memory));
                 self.next_row += rows;
                 behind
             }
-            Read::Passed(behind) => behind,
-            Read::End => {
+            MessageRead::Passed(behind) => behind,
+            MessageRead::End => {
                 self.is_over = true;
                 at
             }
@@ -277,14 +277,16 @@ impl IpcRows {
         Ok(())
     }
 
-    fn read_message(&mut self, at: u64, end: u64) -> Result<Read, SourceError> {
+    fn read_message(&mut self, at: u64, end: u64) -> Result<MessageRead, SourceError> {
         let input = &self.file.file;
-        let Some(read) = Encapsulated::read(input, at, end, &self.budget)? else { return Ok(Read::End) };
+        let Some(read) = Encapsulated::read(input, at, end, &self.budget)? else { return Ok(MessageRead::End) };
         let message = read.message();
-        let refused = |refused: Refused| match refused {
-            Refused::Damaged(what) => damaged(input, at, what),
-            Refused::Memory(no) => denied(input, at, "what a batch inflates to", no),
-            Refused::NotRead(what) => SourceError::NotRead { file: input.name().clone(), place: Place::Byte(at), what },
+        let refused = |refused: BatchRefused| match refused {
+            BatchRefused::Damaged(what) => damaged(input, at, what),
+            BatchRefused::Memory(no) => denied(input, at, "what a batch inflates to", no),
+            BatchRefused::NotRead(what) => {
+                SourceError::NotRead { file: input.name().clone(), place: Place::Byte(at), what }
+            }
         };
         let (batch, dictionary) = match message.header_type() {
             MessageHeader::RecordBatch => (message.header_as_record_batch(), None),
@@ -292,7 +294,7 @@ impl IpcRows {
                 let dictionary = message.header_as_dictionary_batch();
                 (dictionary.and_then(|dictionary| dictionary.data()), dictionary)
             }
-            MessageHeader::NONE => return Ok(Read::Passed(read.end)),
+            MessageHeader::NONE => return Ok(MessageRead::Passed(read.end)),
             other => return Err(damaged(input, at, format!("a message of type {other:?} where rows belong"))),
         };
         let batch = batch.ok_or_else(|| damaged(input, at, "a message without what its type has"))?;
@@ -314,7 +316,7 @@ impl IpcRows {
             Some(_) => {
                 let dictionary = message.header_as_dictionary_batch().expect("as was looked at");
                 self.take_dictionary(at, &body, dictionary, &message.version(), memory)?;
-                Ok(Read::Passed(read.end))
+                Ok(MessageRead::Passed(read.end))
             }
             None => {
                 let batch = message.header_as_record_batch().expect("as was looked at");
@@ -330,7 +332,7 @@ impl IpcRows {
                     .read_record_batch()
                 });
                 let batch = decoded.map_err(|what| damaged(input, at, what))?;
-                Ok(Read::Batch(read.end, batch, memory))
+                Ok(MessageRead::Batch(read.end, batch, memory))
             }
         }
     }

@@ -55,9 +55,9 @@ impl PageHeader {
                 (2, Kind::I32) => inflated = Some(size(cursor.int()?)?),
                 (3, Kind::I32) => stored = Some(size(cursor.int()?)?),
                 (4, Kind::I32) => crc = Some(cursor.int()? as u32),
-                (5, Kind::Struct) => body = Some((0, Body::read(&mut cursor)?)),
-                (7, Kind::Struct) => body = Some((2, Body::read(&mut cursor)?)),
-                (8, Kind::Struct) => body = Some((3, Body::read(&mut cursor)?)),
+                (5, Kind::Struct) => body = Some((0, KindFields::read(&mut cursor)?)),
+                (7, Kind::Struct) => body = Some((2, KindFields::read(&mut cursor)?)),
+                (8, Kind::Struct) => body = Some((3, KindFields::read(&mut cursor)?)),
                 _ => cursor.skip(of, DEPTH_MAX, &mut structs)?,
             }
             last = number;
@@ -91,12 +91,12 @@ impl PageHeader {
 
 /// Fields of the three headers for kinds of pages, by their numbers, which differ between them.
 #[derive(Default)]
-struct Body {
+struct KindFields {
     ints: [Option<i32>; 8],
     flags: [Option<bool>; 8],
 }
 
-impl Body {
+impl KindFields {
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, Wrong> {
         let (mut body, mut last, mut structs) = (Self::default(), 0, 0);
         while let Some((number, kind)) = cursor.field(last)? {

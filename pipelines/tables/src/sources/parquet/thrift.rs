@@ -40,7 +40,7 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-type Read<T> = Result<T, Wrong>;
+type Parsed<T> = Result<T, Wrong>;
 
 /// Where reading is.
 #[derive(Clone, Debug)]
@@ -63,13 +63,13 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
-    fn byte(&mut self) -> Read<u8> {
+    fn byte(&mut self) -> Parsed<u8> {
         let byte = *self.bytes.get(self.at).ok_or(Wrong::Short)?;
         self.at += 1;
         Ok(byte)
     }
 
-    fn pass(&mut self, count: usize) -> Read<()> {
+    fn pass(&mut self, count: usize) -> Parsed<()> {
         if count > self.remaining() {
             return Err(Wrong::Short);
         }
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    pub(super) fn varint(&mut self) -> Read<u64> {
+    pub(super) fn varint(&mut self) -> Parsed<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -89,23 +89,23 @@ impl<'a> Cursor<'a> {
         Err(Wrong::Malformed("a number of more than 64 bits"))
     }
 
-    pub(super) fn number(&mut self) -> Read<i64> {
+    pub(super) fn number(&mut self) -> Parsed<i64> {
         let zigzag = self.varint()?;
         Ok((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
     }
 
-    pub(super) fn int(&mut self) -> Read<i32> {
+    pub(super) fn int(&mut self) -> Parsed<i32> {
         i32::try_from(self.number()?).map_err(|_| Wrong::Malformed("a number of more than 32 bits"))
     }
 
-    pub(super) fn binary(&mut self) -> Read<&'a [u8]> {
+    pub(super) fn binary(&mut self) -> Parsed<&'a [u8]> {
         let count = usize::try_from(self.varint()?).map_err(|_| Wrong::Short)?;
         let at = self.at;
         self.pass(count)?;
         Ok(&self.bytes[at..at + count])
     }
 
-    fn kind(code: u8) -> Read<Kind> {
+    fn kind(code: u8) -> Parsed<Kind> {
         Ok(match code {
             1 => Kind::Bool(true),
             2 => Kind::Bool(false),
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next field of a struct, whose last one had the number `last`; `None`: it is over.
-    pub(super) fn field(&mut self, last: i16) -> Read<Option<(i16, Kind)>> {
+    pub(super) fn field(&mut self, last: i16) -> Parsed<Option<(i16, Kind)>> {
         let head = self.byte()?;
         if head & 0xf == 0 {
             return Ok(None);
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The head of a list: how many elements of which type.
-    pub(super) fn list(&mut self) -> Read<(usize, Kind)> {
+    pub(super) fn list(&mut self) -> Parsed<(usize, Kind)> {
         let head = self.byte()?;
         let count = match head >> 4 {
             15 => usize::try_from(self.varint()?).map_err(|_| Wrong::Short)?,
@@ -155,7 +155,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes over a field's value; `structs` counts the structs in it.
-    pub(super) fn skip(&mut self, kind: Kind, depth: usize, structs: &mut u64) -> Read<()> {
+    pub(super) fn skip(&mut self, kind: Kind, depth: usize, structs: &mut u64) -> Parsed<()> {
         match kind {
             Kind::Bool(_) => Ok(()),
             _ => self.skip_written(kind, depth, structs),
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// As [`skip`](Self::skip), of an element, of which booleans have a byte.
-    fn skip_written(&mut self, kind: Kind, depth: usize, structs: &mut u64) -> Read<()> {
+    fn skip_written(&mut self, kind: Kind, depth: usize, structs: &mut u64) -> Parsed<()> {
         let deeper = || depth.checked_sub(1).ok_or(Wrong::Malformed("structs too deep in each other"));
         match kind {
             Kind::Bool(_) | Kind::Byte => self.pass(1),

@@ -11,7 +11,7 @@ use super::super::memory::{MemoryBudget, Reservation};
 use super::super::schema_text::{print_column, print_type};
 use super::super::{InputFile, Misfit, Place, SourceError};
 use super::bytes::{Packing, READ_BYTES, TextBytes};
-use super::columns::{Refused, TextColumn};
+use super::columns::{FieldRefused, TextColumn};
 use super::dialect::{Dialect, Ends, Field, Found, TextState, find_row};
 use super::values;
 
@@ -396,14 +396,14 @@ impl TextRows {
                 let field = self.schema.field(at);
                 let column = field.name().clone();
                 match refused {
-                    Refused::NotUtf8 => {
+                    FieldRefused::NotUtf8 => {
                         let what = format!(
                             "column {column} is no UTF-8: {:?}; write the file as UTF-8, by iconv for one",
                             shown(&value)
                         );
                         SourceError::Text { file, line, what }
                     }
-                    Refused::Misfit => {
+                    FieldRefused::Misfit => {
                         let schema = print_column(&column, &values::wider(field.data_type(), &value));
                         let expected = print_type(field.data_type());
                         let value = shown(&value);
@@ -421,7 +421,7 @@ enum Failed {
     Count(usize),
     Memory(super::super::memory::MemoryDenied),
     /// The field of that column that is wanted.
-    Field(usize, Refused, Vec<u8>),
+    Field(usize, FieldRefused, Vec<u8>),
 }
 
 fn push(row: &TextRow<'_>, wanted: &mut [WantedColumn], dialect: &Dialect, scratch: &mut Vec<u8>) -> Option<Failed> {

@@ -1,5 +1,5 @@
 //! Paths in parameters and messages. The name of a file is bytes and need not be a text, so `PathBuf`, which `serde` writes as
-//! text only, is never written by itself: fields say `#[serde(with = "exobus_actors::paths")]`, and what is no field of its
+//! text only, is never written by itself: fields say `#[serde(with = "exobus_files::paths")]`, and what is no field of its
 //! own is a [`PathBytes`].
 //!
 //! A path that is UTF-8 is written as text, any other one as bytes; no two paths are written alike.
@@ -28,7 +28,7 @@ impl<'de> Deserialize<'de> for PathBytes {
     }
 }
 
-fn write<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn write<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     match path.to_str() {
         Some(text) => serializer.serialize_str(text),
         None => serializer.serialize_bytes(path.as_os_str().as_bytes()),
@@ -99,7 +99,7 @@ impl Paths for Vec<PathBuf> {
     }
 }
 
-/// For `#[serde(with = "exobus_actors::paths")]`.
+/// For `#[serde(with = "exobus_files::paths")]`.
 ///
 /// # Errors
 /// Those of the serializer.
@@ -107,7 +107,7 @@ pub fn serialize<P: Paths, S: Serializer>(paths: &P, serializer: S) -> Result<S:
     paths.write(serializer)
 }
 
-/// For `#[serde(with = "exobus_actors::paths")]`.
+/// For `#[serde(with = "exobus_files::paths")]`.
 ///
 /// # Errors
 /// Something else is there.

@@ -27,7 +27,7 @@ pub fn place(from: &Path, to: &Path) -> io::Result<Placed> {
     #[cfg(not(test))]
     let linked = rustix::fs::link(from, to);
     #[cfg(test)]
-    let linked = if super::tests::PLAIN.get() { Err(Errno::PERM) } else { rustix::fs::link(from, to) };
+    let linked = if super::folder::tests::PLAIN.get() { Err(Errno::PERM) } else { rustix::fs::link(from, to) };
     let done = match linked {
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::INVAL) => rename(from, to),
         linked => linked,
@@ -46,7 +46,7 @@ fn rename(from: &Path, to: &Path) -> rustix::io::Result<()> {
 }
 
 /// Whether two names are those of one file. A name that is not there is that of no file.
-pub(crate) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     let look = |path: &Path| match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found.map(|metadata| Some((metadata.dev(), metadata.ino()))),

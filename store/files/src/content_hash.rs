@@ -2,16 +2,14 @@
 //! together, and several can check it.
 
 use std::fmt;
-use std::io::Read;
-use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use twox_hash::XxHash3_128;
 
-use super::{FileError, STRIDE_BYTES};
+use crate::{Access, FileError, Location};
 
-/// Bytes that are hashed together.
-pub const BLOCK_BYTES: usize = STRIDE_BYTES;
+/// Bytes that are hashed together: a multiple of [`ALIGNMENT`](crate::ALIGNMENT), and of the 100 bytes of a record.
+pub const BLOCK_BYTES: usize = 102_400;
 
 /// The wrapping sum over the blocks of [`BLOCK_BYTES`] bytes, the last one shorter, of the XXH3-128 of each with its number as
 /// seed. Written as 32 hexadecimal digits.
@@ -29,16 +27,16 @@ impl ContentHash {
     ///
     /// # Errors
     /// What the system says.
-    pub fn of_file(path: &Path) -> Result<Self, FileError> {
-        let failed = |error| FileError::io(path, "read", 0, error);
-        let mut file = std::fs::File::open(path).map_err(failed)?;
-        let (mut hashing, mut buffer) = (Hashing::default(), vec![0; BLOCK_BYTES]);
-        loop {
-            match file.read(&mut buffer).map_err(failed)? {
-                0 => return Ok(hashing.finish()),
-                read => hashing.write(&buffer[..read]),
-            }
+    pub fn of_file(file: impl Into<Location>) -> Result<Self, FileError> {
+        let file = file.into().open(Access::Cached)?;
+        let bytes = file.status()?.bytes;
+        let (mut hashing, mut buffer, mut at) = (Hashing::default(), vec![0; BLOCK_BYTES], 0);
+        while at < bytes {
+            let read = file.read_at(at, &mut buffer, (bytes - at).min(BLOCK_BYTES as u64) as usize)?;
+            hashing.write(&buffer[..read]);
+            at += read as u64;
         }
+        Ok(hashing.finish())
     }
 }
 
@@ -69,7 +67,7 @@ impl<'de> Deserialize<'de> for ContentHash {
 
 /// A [`ContentHash`] of what comes front to back, in pieces of any length.
 #[derive(Clone, Default)]
-pub(super) struct Hashing {
+pub(crate) struct Hashing {
     sum: ContentHash,
     /// The block that is not full yet: its number, its hash so far, and how many bytes are in it.
     block: u64,
@@ -78,7 +76,7 @@ pub(super) struct Hashing {
 }
 
 impl Hashing {
-    pub(super) fn write(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.filled));
             if now.len() == BLOCK_BYTES {
@@ -103,7 +101,7 @@ impl Hashing {
         }
     }
 
-    pub(super) fn finish(mut self) -> ContentHash {
+    pub(crate) fn finish(mut self) -> ContentHash {
         self.end_block();
         self.sum
     }

@@ -1,4 +1,4 @@
-//! The folder of a job's output, from the claim to the manifest.
+//! The folder of a job's output on this machine.
 //!
 //! ```text
 //! out/_exobus.claim        which job writes here; made exclusively before work begins, removed last
@@ -7,8 +7,7 @@
 //! out/_exobus.json         the manifest: the folder is whole when it stands there
 //! ```
 //!
-//! [`claim`](OutputFolder::claim), then work, then [`commit`](OutputFolder::commit) or [`withdraw`](OutputFolder::withdraw). Each
-//! may be stopped anywhere and be called again, by another process as well, and attempts of one job may be in each other's way:
+//! Each step may be stopped anywhere and be done again, by another process as well, and attempts of one job may be in each other's way:
 //!
 //! - A part gets its name by a link to its temporary, which stays until the manifest stands. So who finds a name taken sees
 //!   whether it is by the job's own file: the two names are of one file, or the file has the length and the hash of the token. (It
@@ -21,32 +20,28 @@
 //! - What is not the job's is never removed and never replaced. Names that begin with `_` or `.` are never input; any other
 //!   name that is not the job's fails the commit, when it begins and again before the manifest is placed.
 
-mod claim;
-mod format;
-mod manifest;
-mod place;
+mod directory;
+mod lock;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use exobus_actors::futures::Home;
-use exobus_actors::ids::JobId;
+use exobus_store::JobId;
 
-pub use claim::{CLAIM, Claim, ClaimLock, Standing};
-pub use manifest::{MANIFEST, Manifest, ManifestFile, Schema};
-pub use place::{Placed, place};
-
-use super::FileError;
-use super::content_hash::ContentHash;
-use super::output::{Token, sync_dir};
-use claim::Lock;
-use format::write_new;
-use manifest::ManifestWriter;
-use place::is_same;
+use super::place::{Placed, is_same, place};
+use super::small::write_new;
+use super::write::{AttemptFile, sync_dir, temporary_name};
+use crate::folder::{CLAIM_FORMAT, MANIFEST_FORMAT};
+use crate::{
+    CLAIM, Claim, ClaimLock, Claimant, Claimed, CommitError, ContentHash, FileError, FolderBackend, Location,
+    LockState, MANIFEST, Made, Manifest, ManifestWriter, Met, Standing, Token, Tokens, Verdict, WriteFile,
+};
+use directory::{is_empty_but, make_dir, make_folder, remove_dir, remove_file, visible_names};
+pub(super) use lock::lock;
 
 /// What the folders of temporaries are called, before the job.
 const TEMPORARIES: &str = ".exobus-";
@@ -55,20 +50,9 @@ const LOOKS_MAX: usize = 100;
 
 /// The folder, as one job sees it.
 #[derive(Clone, Debug)]
-pub struct OutputFolder {
+pub(super) struct LocalFolder {
     path: PathBuf,
     job: JobId,
-}
-
-/// What became of the wish for a folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claimed {
-    /// It is the job's.
-    Now,
-    /// Another job's, which is over: it is to be said that it is taken over, and done so with this job's verdict.
-    Over(JobId),
-    /// Another job's of this cluster, which knows whether that is over.
-    Ask(JobId),
 }
 
 /// Marks a place where the process may be killed; tests do so at each.
@@ -78,20 +62,15 @@ fn step() -> Result<(), FileError> {
     Ok(())
 }
 
-impl OutputFolder {
+impl LocalFolder {
     /// The folder `path` for the output of `job`.
-    pub fn new(path: &Path, job: JobId) -> Self {
+    pub(super) fn new(path: &Path, job: JobId) -> Self {
         Self { path: path.to_owned(), job }
     }
 
     /// Where the job writes its files.
-    pub fn temporaries(&self) -> PathBuf {
+    fn temporaries(&self) -> PathBuf {
         self.path.join(format!("{TEMPORARIES}{}", self.job))
-    }
-
-    /// The job.
-    pub(crate) fn job(&self) -> JobId {
-        self.job
     }
 
     /// The same when the job has given up, so that nobody finds it.
@@ -104,70 +83,60 @@ impl OutputFolder {
         move |error| FileError::io(&path, operation, 0, error)
     }
 
-    /// Makes the folder if it is not there, claims it, and sees that it is empty. Doing it again changes nothing. A folder that is whole with
-    /// the job's output is the job's, too: it is run from its beginning, and will find that it has committed.
-    ///
-    /// `verdict`: a job that may have claimed it, and whether that is over, as was found out since the last call.
-    ///
-    /// # Errors
-    /// Whatever it is, a job that does not try again withdraws.
-    /// [`FileError::Claimed`]: another job's that runs, can be gone on with, or of which nothing is known;
-    /// [`FileError::NotEmpty`], [`FileError::WrongKind`], or what the system says, a missing permission for one.
-    pub fn claim(&self, program: &str, home: &Home, verdict: Option<(JobId, bool)>) -> Result<Claimed, FileError> {
-        let made_folder = make_folder(&self.path)?;
-        for _ in 0..LOOKS_MAX {
-            let refuse = |claim: Claim, standing| {
-                let (path, claim) = (self.path.clone(), Box::new(claim));
-                Err(FileError::Claimed { path, claim, standing })
-            };
-            let mut taken_over = None;
-            match Claim::read(&self.path)? {
-                Some(claim) if claim.job == self.job => return self.claimed(),
-                Some(claim) => match (verdict, claim.standing(&self.path)) {
-                    (_, Standing::Runs) => return refuse(claim, Standing::Runs),
-                    (Some((job, true)), _) if job == claim.job => taken_over = Some(claim),
-                    (Some((job, false)), _) if job == claim.job => return refuse(claim, Standing::Runs),
-                    (_, Standing::Over) => return Ok(Claimed::Over(claim.job)),
-                    (_, Standing::OnCluster) if claim.cluster == home.cluster => return Ok(Claimed::Ask(claim.job)),
-                    (_, standing) => return refuse(claim, standing),
-                },
-                None if self.is_whole()? => return self.claimed(),
-                None => self.is_empty()?,
-            }
-            step()?;
-            make_dir(&self.temporaries())?;
-            // A name of its own: a draft of another attempt may be the claim by now.
-            let (draft, place_to) = (self.temporaries().join(format!("claim.{}", JobId::new())), self.path.join(CLAIM));
-            let claim = Claim::new(self.job, program, home, made_folder);
-            write_new(&draft, |to| claim.write(to))?;
-            step()?;
-            match taken_over {
-                Some(old) => match claim::lock(&self.path) {
-                    Ok(Lock::Held) => return refuse(old, Standing::Runs),
-                    Ok(_) if Claim::read(&self.path)?.is_none_or(|now| now.job != old.job) => continue,
-                    Ok(_locked) => {
-                        Self::new(&self.path, old.job).withdraw_files()?;
-                        step()?;
-                        fs::rename(&draft, &place_to).map_err(self.failed("take over"))?;
-                    }
-                    // It is gone by now.
-                    Err(_) => continue,
-                },
-                None => match place(&draft, &place_to).map_err(self.failed("claim"))? {
-                    Placed::Now => {}
-                    // Somebody was faster, another attempt of the job for one.
-                    Placed::Taken => continue,
-                },
-            }
-            step()?;
-            match self.is_empty() {
-                // Another attempt was so much faster that the job has committed.
-                Err(_) if self.is_whole()? => self.remove_claim(true)?,
-                empty => empty?,
-            }
-            return self.claimed();
+    /// Looks at the folder and claims it, where nobody has; `None`: somebody came between.
+    fn try_claim(
+        &self,
+        claimant: &Claimant<'_>,
+        verdict: Verdict,
+        made_folder: bool,
+    ) -> Result<Option<Claimed>, FileError> {
+        let refuse = |claim: Claim, standing| {
+            let (path, claim) = (self.path.clone(), Box::new(claim));
+            Err(FileError::Claimed { path, claim, standing })
+        };
+        let mut taken_over = None;
+        match Claim::read(&self.path)? {
+            Some(claim) if claim.job == self.job => return self.claimed().map(Some),
+            Some(claim) => match claim.met(claimant.cluster, verdict, claim.standing(&self.path)) {
+                Met::TakeOver => taken_over = Some(claim),
+                Met::Answer(answer) => return Ok(Some(answer)),
+                Met::Refused(standing) => return refuse(claim, standing),
+            },
+            None if self.is_whole()? => return self.claimed().map(Some),
+            None => self.is_empty()?,
         }
-        Err(FileError::io(&self.path, "claim", 0, io::Error::other("others claim it and give it back all the time")))
+        step()?;
+        make_dir(&self.temporaries())?;
+        // A name of its own: a draft of another attempt may be the claim by now.
+        let (draft, place_to) = (self.temporaries().join(format!("claim.{}", JobId::new())), self.path.join(CLAIM));
+        let claim = Claim::new(self.job, claimant, made_folder);
+        write_new(&draft, |to| claim.write(to))?;
+        step()?;
+        match taken_over {
+            Some(old) => match lock(&self.path) {
+                Ok(LockState::Held) => return refuse(old, Standing::Runs),
+                Ok(_) if Claim::read(&self.path)?.is_none_or(|now| now.job != old.job) => return Ok(None),
+                Ok(_locked) => {
+                    Self::new(&self.path, old.job).withdraw_files()?;
+                    step()?;
+                    fs::rename(&draft, &place_to).map_err(self.failed("take over"))?;
+                }
+                // It is gone by now.
+                Err(_) => return Ok(None),
+            },
+            None => match place(&draft, &place_to).map_err(self.failed("claim"))? {
+                Placed::Now => {}
+                // Somebody was faster, another attempt of the job for one.
+                Placed::Taken => return Ok(None),
+            },
+        }
+        step()?;
+        match self.is_empty() {
+            // Another attempt was so much faster that the job has committed.
+            Err(_) if self.is_whole()? => self.remove_claim(true)?,
+            empty => empty?,
+        }
+        self.claimed().map(Some)
     }
 
     /// The folder is the job's.
@@ -177,44 +146,22 @@ impl OutputFolder {
         Ok(Claimed::Now)
     }
 
-    /// Makes what the job writes to again, where it has committed: its log may have lost that with the servers and the host that noted
-    /// it; then a later run does its last tasks again, writes the same files again, and puts them away when it commits again. In a
-    /// folder that is not whole nothing is made.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(crate) fn reopen(&self) -> Result<(), FileError> {
-        if !self.temporaries().exists() && self.is_whole()? {
-            make_dir(&self.temporaries())?;
-        }
-        Ok(())
-    }
-
     fn is_empty(&self) -> Result<(), FileError> {
         is_empty_but(&self.path, |name| name == CLAIM || name.starts_with(TEMPORARIES))
     }
 
-    /// Shows others that the process of the job lives, as long as the lock is held. `None`: the file system has no locks, or the
-    /// claim is not the job's.
-    pub fn lock(&self) -> Option<ClaimLock> {
-        match self.locked() {
-            Ok(Some(Lock::Ours(lock))) => self.own_claim().is_ok_and(|claim| claim.is_some()).then_some(lock),
-            _ => None,
-        }
-    }
-
     /// The lock of the claim, whose ever that is; `None`: there is none.
-    fn locked(&self) -> Result<Option<Lock>, FileError> {
+    fn locked(&self) -> Result<Option<LockState>, FileError> {
         for _ in 0..LOOKS_MAX {
-            match claim::lock(&self.path) {
+            match lock(&self.path) {
                 // Who looks how it stands with the job holds it for a moment.
-                Ok(Lock::Held) => std::thread::yield_now(),
+                Ok(LockState::Held) => std::thread::yield_now(),
                 Ok(lock) => return Ok(Some(lock)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(self.failed("lock the claim")(error)),
             }
         }
-        Ok(Some(Lock::Held))
+        Ok(Some(LockState::Held))
     }
 
     /// The claim, if it is the job's.
@@ -223,7 +170,7 @@ impl OutputFolder {
     }
 
     /// Whether the job has committed.
-    pub(crate) fn is_whole(&self) -> Result<bool, FileError> {
+    fn is_whole(&self) -> Result<bool, FileError> {
         match Manifest::maker(&self.path) {
             Ok(maker) => Ok(maker == Some(self.job)),
             // What the job writes it can read.
@@ -232,32 +179,7 @@ impl OutputFolder {
         }
     }
 
-    /// Gives all files their final names, writes the manifest, and gives the claim back. `attempt` tells attempts at it apart;
-    /// `each` calls what it is given for every file, in the order of their rows, as often as it is called. Doing it again
-    /// changes nothing.
-    ///
-    /// # Errors
-    /// [`FileError::Foreign`]: somebody else has put something there, which stays; [`FileError::ClaimLost`]; what `each` and the system say. Some
-    /// files may have their names then: the job withdraws, or commits again.
-    pub fn commit<E: From<FileError>>(
-        &self,
-        attempt: &str,
-        (program, schema): (&str, &Schema),
-        each: impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        match self.commit_once(attempt, (program, schema), &each) {
-            // A host from which the job was taken may have committed meanwhile.
-            Err(_) if self.is_whole()? => self.commit_again(&each),
-            committed => committed,
-        }
-    }
-
-    fn commit_once<E: From<FileError>>(
-        &self,
-        attempt: &str,
-        (program, schema): (&str, &Schema),
-        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn commit_once(&self, attempt: &str, made: Made<'_>, each: Tokens<'_>) -> Result<(), CommitError> {
         if self.is_whole()? {
             return self.commit_again(each);
         }
@@ -269,7 +191,7 @@ impl OutputFolder {
         }
         let read = self.has_only_own(each)?;
         let draft = self.temporaries().join("manifest");
-        self.write_manifest(&draft, attempt, (program, schema), each)?;
+        self.write_manifest(&draft, attempt, made, each)?;
         step()?;
         let mut read = read.into_iter();
         each(&mut |token| {
@@ -296,10 +218,7 @@ impl OutputFolder {
     }
 
     /// The folder is whole: sees that it is so with what this run of the job has made.
-    fn commit_again<E: From<FileError>>(
-        &self,
-        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn commit_again(&self, each: Tokens<'_>) -> Result<(), CommitError> {
         let mut listed = Manifest::read(&self.path)?.map(|manifest| manifest.files).unwrap_or_default().into_iter();
         let differs = |name: &str| FileError::Differs { path: self.path.join(name), job: self.job };
         each(&mut |token| if listed.next() == Some(token.listed()) { Ok(()) } else { Err(differs(&token.name)) })?;
@@ -318,13 +237,7 @@ impl OutputFolder {
         sync_dir(&self.path)
     }
 
-    fn write_manifest<E: From<FileError>>(
-        &self,
-        draft: &Path,
-        attempt: &str,
-        (program, schema): (&str, &Schema),
-        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn write_manifest(&self, draft: &Path, attempt: &str, made: Made<'_>, each: Tokens<'_>) -> Result<(), CommitError> {
         // Another attempt may write one, too; each gets its name when it is whole, and they are the same.
         let own = draft.with_extension(attempt);
         // It may have been killed and be here again.
@@ -332,7 +245,7 @@ impl OutputFolder {
         let mut failure = None;
         let failed = |error| FileError::io(&own, "write", 0, error);
         write_new(&own, |to| {
-            let mut manifest = ManifestWriter::begin(to, self.job, program, schema)?;
+            let mut manifest = ManifestWriter::begin(to, self.job, made)?;
             failure = each(&mut |token| manifest.add(&token.listed()).map_err(failed)).err();
             manifest.end()
         })?;
@@ -369,10 +282,7 @@ impl OutputFolder {
 
     /// Makes sure that all names in the folder that would be input are those of files which an attempt before this one has placed. Which
     /// files were read for that, in the order of `each`: none of those that are left out at the end.
-    fn has_only_own<E: From<FileError>>(
-        &self,
-        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
-    ) -> Result<Vec<bool>, E> {
+    fn has_only_own(&self, each: Tokens<'_>) -> Result<Vec<bool>, CommitError> {
         let (mut found, mut read) = (visible_names(&self.path)?, Vec::new());
         if found.is_empty() {
             return Ok(read);
@@ -396,10 +306,7 @@ impl OutputFolder {
     }
 
     /// Whether all names in the folder that would be input are those of files which the job has placed.
-    fn has_no_other_names<E: From<FileError>>(
-        &self,
-        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn has_no_other_names(&self, each: Tokens<'_>) -> Result<(), CommitError> {
         let mut found = visible_names(&self.path)?;
         each(&mut |token| {
             found.remove(token.name.as_str());
@@ -415,17 +322,6 @@ impl OutputFolder {
     fn claim_lost(&self) -> Result<FileError, FileError> {
         let now = Claim::read(&self.path)?.map(Box::new);
         Ok(FileError::ClaimLost { path: self.path.clone(), job: self.job, now })
-    }
-
-    /// Gives the folder back as it was: nothing of the job stays in it, unless its output is whole. Doing it again changes
-    /// nothing; what a job that is over does has no effect on others. `lock`: that of the claim, where the caller has it.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn withdraw(&self, lock: Option<ClaimLock>) -> Result<(), FileError> {
-        self.withdraw_files()?;
-        step()?;
-        self.remove_claim(lock.is_some())
     }
 
     /// Removes the job's files, but for the claim.
@@ -463,7 +359,8 @@ impl OutputFolder {
             }
         }
         // Only where files are renamed is any of those that are left the job's.
-        let Some(draft) = manifest::FORMAT.read::<Manifest>(&withdrawn.join("manifest"))?.filter(|_| !left.is_empty())
+        let Some(draft) =
+            MANIFEST_FORMAT.read::<Manifest>(&withdrawn.join("manifest").into())?.filter(|_| !left.is_empty())
         else {
             return Ok(());
         };
@@ -489,10 +386,10 @@ impl OutputFolder {
         match lock {
             // Who has it may be a host of the job that is frozen, or that does not know yet that the job was taken from it; or it is
             // somebody who takes the folder over, and does not need this claim.
-            Some(Lock::Held | Lock::Unknown) => self.take_claim_away()?,
+            Some(LockState::Held | LockState::Unknown) => self.take_claim_away()?,
             // As it is while nobody else can change it.
-            None | Some(Lock::Ours(_)) if self.own_claim()?.is_some() => remove_file(&self.path.join(CLAIM))?,
-            None | Some(Lock::Ours(_)) => return Ok(()),
+            None | Some(LockState::Ours(_)) if self.own_claim()?.is_some() => remove_file(&self.path.join(CLAIM))?,
+            None | Some(LockState::Ours(_)) => return Ok(()),
         }
         step()?;
         if claim.made_folder {
@@ -510,18 +407,15 @@ impl OutputFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed.map_err(self.failed("withdraw"))?,
         }
-        if claim::FORMAT.read::<Claim>(&away)?.is_some_and(|claim| claim.job != self.job) {
+        if CLAIM_FORMAT.read::<Claim>(&Location::from(&away))?.is_some_and(|claim| claim.job != self.job) {
             place(&away, &claim).map_err(self.failed("give the claim back"))?;
         }
         remove_file(&away)
     }
 }
 
-/// Looks whether a folder can be written to: it is not there, or empty, and no job that is not over has claimed it. Changes nothing.
-///
-/// # Errors
-/// As [`OutputFolder::claim`].
-pub fn check_output_folder(path: &Path) -> Result<(), FileError> {
+/// As [`crate::check_output_folder`].
+pub(super) fn check_output_folder(path: &Path) -> Result<(), FileError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(FileError::io(path, "look up", 0, error)),
@@ -540,72 +434,62 @@ pub fn check_output_folder(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Refuses a folder that a job is writing to: it has claimed it, and the manifest does not stand there yet.
-pub(super) fn check_input_folder(path: &Path) -> Result<(), FileError> {
-    match path.join(CLAIM).symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(FileError::io(path, "look up", 0, error)),
-        Ok(_) => {}
+impl FolderBackend for LocalFolder {
+    fn claim(&self, claimant: &Claimant<'_>, verdict: Verdict) -> Result<Claimed, FileError> {
+        let made_folder = make_folder(&self.path)?;
+        for _ in 0..LOOKS_MAX {
+            if let Some(claimed) = self.try_claim(claimant, verdict, made_folder)? {
+                return Ok(claimed);
+            }
+        }
+        let others = io::Error::other("others claim it and give it back all the time");
+        Err(FileError::io(&self.path, "claim", 0, others))
     }
-    // The claim goes after the manifest has come.
-    if path.join(MANIFEST).exists() {
-        return Ok(());
-    }
-    Err(FileError::Unfinished { path: path.to_owned(), claim: Claim::read(path)?.map(Box::new) })
-}
 
-/// Makes sure that a folder is there; true when it was made.
-fn make_folder(path: &Path) -> Result<bool, FileError> {
-    let failed = |operation| move |error| FileError::io(path, operation, 0, error);
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_dir() => {
-            return Err(FileError::WrongKind { path: path.to_path_buf(), expected: "directory" });
-        }
-        Ok(_) => {
-            // An attempt before this one may have made it, and ended there. Who may not read the parent did not.
-            let _ = path.parent().map(sync_dir);
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let is_there = |folder: &Path| folder.as_os_str().is_empty() || folder.exists();
-            let new: Vec<&Path> = path.ancestors().take_while(|folder| !is_there(folder)).collect();
-            fs::create_dir_all(path).map_err(failed("create the directory"))?;
-            // As with files: what a log says to be there has to be.
-            new.into_iter().filter_map(Path::parent).try_for_each(sync_dir)?;
-            return Ok(true);
-        }
-        Err(error) => return Err(failed("look up")(error)),
-    }
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-        .map_err(|error| failed("write to the directory")(error.into()))?;
-    Ok(false)
-}
-
-fn make_dir(path: &Path) -> Result<(), FileError> {
-    match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(FileError::io(path, "create the directory", 0, error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn is_empty_but(path: &Path, excepted: impl Fn(&str) -> bool) -> Result<(), FileError> {
-    let failed = |error| FileError::io(path, "list", 0, error);
-    let mut found: Option<String> = None;
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        // Always the same one of several.
-        if !excepted(&name) && found.as_ref().is_none_or(|found| name < *found) {
-            found = Some(name);
+    fn lock(&self) -> Option<ClaimLock> {
+        match self.locked() {
+            Ok(Some(LockState::Ours(lock))) => self.own_claim().is_ok_and(|claim| claim.is_some()).then_some(lock),
+            _ => None,
         }
     }
-    found.map_or(Ok(()), |found| Err(FileError::NotEmpty { path: path.to_path_buf(), found }))
-}
 
-/// The names in a folder that would be input.
-fn visible_names(path: &Path) -> Result<BTreeSet<String>, FileError> {
-    let names = super::input::visible_names(path)?;
-    Ok(names.into_iter().map(|name| name.to_string_lossy().into_owned()).collect())
+    fn reopen(&self) -> Result<(), FileError> {
+        if self.is_closed()? {
+            make_dir(&self.temporaries())?;
+        }
+        Ok(())
+    }
+
+    fn is_closed(&self) -> Result<bool, FileError> {
+        Ok(!self.temporaries().exists() && self.is_whole()?)
+    }
+
+    fn working_place(&self) -> Location {
+        self.temporaries().into()
+    }
+
+    fn begin(&self, name: &str, attempt: &str, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
+        let path = self.temporaries().join(temporary_name(name, attempt));
+        Ok(Arc::new(AttemptFile::begin(&path, None, bytes_hint)?))
+    }
+
+    fn abort(&self, token: &Token) -> Result<(), FileError> {
+        remove_file(&self.temporaries().join(&token.temporary))
+    }
+
+    fn commit(&self, attempt: &str, made: Made<'_>, tokens: Tokens<'_>) -> Result<(), CommitError> {
+        match self.commit_once(attempt, made, tokens) {
+            // A host from which the job was taken may have committed meanwhile.
+            Err(_) if self.is_whole()? => self.commit_again(tokens),
+            committed => committed,
+        }
+    }
+
+    fn withdraw(&self, lock: Option<ClaimLock>) -> Result<(), FileError> {
+        self.withdraw_files()?;
+        step()?;
+        self.remove_claim(lock.is_some())
+    }
 }
 
 /// Whether a file is the one that was written.
@@ -618,27 +502,4 @@ fn is_file_of(path: &Path, bytes: u64, hash: ContentHash) -> Result<bool, FileEr
         }
         _ => Ok(false),
     }
-}
-
-fn remove_file(path: &Path) -> Result<(), FileError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::io(path, "remove", 0, error)),
-        _ => Ok(()),
-    }
-}
-
-/// Removes a folder of temporaries, in which tasks that still run may begin files meanwhile.
-fn remove_dir(path: &Path) -> Result<(), FileError> {
-    let mut last = io::Error::from(io::ErrorKind::DirectoryNotEmpty);
-    for _ in 0..LOOKS_MAX {
-        match fs::remove_dir_all(path) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Ok(()),
-            Err(error) if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound) => {
-                last = error
-            }
-            Err(error) => return Err(FileError::io(path, "remove", 0, error)),
-        }
-    }
-    Err(FileError::io(path, "remove", 0, last))
 }

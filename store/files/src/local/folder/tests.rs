@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::super::output::{OutputFile, temporary_name};
-use super::super::{AlignedBuffer, IoBuffer};
 use super::*;
+use crate::{AlignedBuffer, IoBuffer, OutputFile, OutputFolder, Schema, check_output_folder};
 
 const PARTS: usize = 3;
+const TEST: Claimant<'static> = Claimant { program: "test", cluster: None, log: None };
 const ONE: JobId = JobId::from_u128(1);
 const TWO: JobId = JobId::from_u128(2);
 
@@ -20,7 +20,7 @@ thread_local! {
     /// What is going to happen between two steps.
     static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     /// Whether the file system has neither links nor locks.
-    pub(super) static PLAIN: Cell<bool> = const { Cell::new(false) };
+    pub(in crate::local) static PLAIN: Cell<bool> = const { Cell::new(false) };
     /// How many files were read to know whose they are.
     pub(super) static READ: Cell<usize> = const { Cell::new(0) };
 }
@@ -87,18 +87,18 @@ impl World {
         self.scratch.path().join("out")
     }
 
-    fn folder(&self, job: JobId) -> OutputFolder {
-        OutputFolder::new(&self.path(), job)
+    fn folder(&self, job: JobId) -> LocalFolder {
+        LocalFolder::new(&self.path(), job)
     }
 
     /// The folder, claimed, and its files written.
-    fn written(&self, job: JobId) -> OutputFolder {
+    fn written(&self, job: JobId) -> LocalFolder {
         assert_eq!(claim(&self.folder(job)).unwrap(), Claimed::Now);
         self.written_only(job)
     }
 
     /// The folder, and its files written.
-    fn written_only(&self, job: JobId) -> OutputFolder {
+    fn written_only(&self, job: JobId) -> LocalFolder {
         let folder = self.folder(job);
         for index in 0..PARTS {
             let token = token(job, index);
@@ -119,7 +119,7 @@ impl World {
     #[track_caller]
     fn is_whole_output_of(&self, job: JobId) {
         assert_eq!(self.names(), [MANIFEST, "part-00000", "part-00001", "part-00002"]);
-        let manifest = Manifest::read(&self.path()).unwrap().unwrap();
+        let manifest = Manifest::read(self.path()).unwrap().unwrap();
         assert_eq!((manifest.job, manifest.files.len()), (job, PARTS));
         for (index, file) in manifest.files.iter().enumerate() {
             assert_eq!(fs::read(self.path().join(&file.name)).unwrap(), content(job, index));
@@ -142,22 +142,23 @@ fn token(job: JobId, index: usize) -> Token {
 
 /// The token that an attempt at the file gives.
 fn token_of(attempt: &str, job: JobId, index: usize) -> Token {
-    let (name, content) = (super::super::part_name(index, PARTS), content(job, index));
+    let (name, content) = (crate::part_name(index, PARTS), content(job, index));
     let (bytes, hash) = (content.len() as u64, ContentHash::of_blocks(0, &content));
     Token { temporary: temporary_name(&name, attempt), name, rows: 1, bytes, hash }
 }
 
-fn claim(folder: &OutputFolder) -> Result<Claimed, FileError> {
-    folder.claim("test", &Home::default(), None)
+fn claim(folder: &LocalFolder) -> Result<Claimed, FileError> {
+    folder.claim(&TEST, None)
 }
 
-fn commit(folder: &OutputFolder) -> Result<(), FileError> {
+fn commit(folder: &LocalFolder) -> Result<(), FileError> {
     commit_of("1", folder)
 }
 
 /// Commits what these attempts at the files have written.
-fn commit_of(attempt: &str, folder: &OutputFolder) -> Result<(), FileError> {
-    folder.commit(attempt, ("test", &Schema::bytes()), |take| {
+fn commit_of(attempt: &str, folder: &LocalFolder) -> Result<(), FileError> {
+    // As jobs do it.
+    OutputFolder::new(&folder.path, folder.job)?.commit(attempt, ("test", &Schema::bytes()), |take| {
         (0..PARTS).try_for_each(|index| take(&token_of(attempt, folder.job, index)))
     })
 }
@@ -174,9 +175,9 @@ fn grow_old(world: &World) {
 
 /// Calls `check` with a world in which `work` was killed after each number of steps in turn; how many there are.
 fn killed_at_each_step(
-    prepare: impl Fn(&World) -> OutputFolder,
-    work: impl Fn(&OutputFolder) -> Result<(), FileError>,
-    check: impl Fn(&World, &OutputFolder),
+    prepare: impl Fn(&World) -> LocalFolder,
+    work: impl Fn(&LocalFolder) -> Result<(), FileError>,
+    check: impl Fn(&World, &LocalFolder),
 ) -> usize {
     for steps in 0.. {
         let world = World::new();
@@ -192,7 +193,7 @@ fn killed_at_each_step(
 
 #[test]
 fn a_commit_that_is_killed_between_any_two_steps_is_done_again_to_its_end() {
-    let check = |world: &World, folder: &OutputFolder| {
+    let check = |world: &World, folder: &LocalFolder| {
         commit(folder).unwrap();
         world.is_whole_output_of(ONE);
         commit(folder).unwrap();
@@ -206,7 +207,7 @@ fn a_commit_that_is_killed_between_any_two_steps_is_done_again_to_its_end() {
 /// What is known of the tasks that wrote the files may be lost with the process, so they run again.
 #[test]
 fn a_commit_that_is_killed_between_any_two_steps_is_done_again_with_what_other_attempts_wrote() {
-    let check = |world: &World, folder: &OutputFolder| {
+    let check = |world: &World, folder: &LocalFolder| {
         let whole = world.path().join(MANIFEST).exists();
         if !whole {
             for index in 0..PARTS {
@@ -218,7 +219,7 @@ fn a_commit_that_is_killed_between_any_two_steps_is_done_again_with_what_other_a
         world.is_whole_output_of(ONE);
     };
     killed_at_each_step(|world| world.written(ONE), commit, check);
-    let withdrawn = |world: &World, folder: &OutputFolder| {
+    let withdrawn = |world: &World, folder: &LocalFolder| {
         let placed = world.names().iter().filter(|name| name.starts_with("part")).count();
         let whole = placed == PARTS;
         if !world.path().join(MANIFEST).exists() {
@@ -238,9 +239,9 @@ fn a_commit_that_is_killed_between_any_two_steps_is_done_again_with_what_other_a
 
 #[test]
 fn a_commit_that_is_killed_between_any_two_steps_is_whole_or_refused_as_input_and_can_be_withdrawn() {
-    let check = |world: &World, folder: &OutputFolder| {
+    let check = |world: &World, folder: &LocalFolder| {
         let whole = world.path().join(MANIFEST).exists();
-        let listed = super::super::list_files(&[world.path()], false);
+        let listed = crate::visit_files((&[world.path()], false), |_| Ok(()), |_, _| Ok::<_, FileError>(()));
         assert_eq!(listed.is_ok(), whole, "{listed:?}");
         folder.withdraw(None).unwrap();
         match whole {
@@ -261,7 +262,7 @@ fn a_withdrawal_that_is_killed_between_any_two_steps_is_done_again_to_its_end() 
         world.put("theirs", "theirs");
         folder
     };
-    let check = |world: &World, folder: &OutputFolder| {
+    let check = |world: &World, folder: &LocalFolder| {
         folder.withdraw(None).unwrap();
         assert_eq!(world.names(), ["theirs"]);
         assert!(commit(folder).is_err(), "who comes too late commits nothing");
@@ -273,7 +274,7 @@ fn a_withdrawal_that_is_killed_between_any_two_steps_is_done_again_to_its_end() 
 
 #[test]
 fn a_claim_that_is_killed_between_any_two_steps_is_made_again() {
-    let check = |world: &World, folder: &OutputFolder| {
+    let check = |world: &World, folder: &LocalFolder| {
         assert_eq!(claim(folder).unwrap(), Claimed::Now);
         assert_eq!(world.names(), [".exobus-00000000000000000000000000000001", CLAIM]);
         folder.withdraw(None).unwrap();
@@ -290,10 +291,10 @@ fn taking_a_folder_over_that_is_killed_between_any_two_steps_is_done_again_to_it
         grow_old(world);
         world.folder(TWO)
     };
-    let take_over = |folder: &OutputFolder| folder.claim("test", &Home::default(), Some((ONE, true))).map(drop);
-    let check = |world: &World, folder: &OutputFolder| {
+    let take_over = |folder: &LocalFolder| folder.claim(&TEST, Some((ONE, true))).map(drop);
+    let check = |world: &World, folder: &LocalFolder| {
         take_over(folder).unwrap();
-        assert_eq!(Claim::read(&world.path()).unwrap().unwrap().job, TWO);
+        assert_eq!(Claim::read(world.path()).unwrap().unwrap().job, TWO);
         assert_eq!(world.names(), [".exobus-00000000000000000000000000000002", CLAIM], "nothing of the other is left");
     };
     let steps = killed_at_each_step(abandoned, take_over, check);
@@ -309,7 +310,7 @@ fn a_folder_is_one_jobs_and_the_refusal_names_it() {
     for text in [&ONE.to_string(), "(test on this machine)", "which runs"] {
         assert!(refused.contains(text), "{refused}");
     }
-    assert!(check_output_folder(&world.path()).is_err());
+    assert!(check_output_folder(world.path()).is_err());
     // What it did not claim it does not touch.
     world.folder(TWO).withdraw(None).unwrap();
     drop(lock);
@@ -351,10 +352,10 @@ fn a_job_that_is_over_is_told_of_and_then_taken_over() {
     let two = world.folder(TWO);
     assert!(claim(&two).is_err(), "its process may not have locked it yet");
     grow_old(&world);
-    check_output_folder(&world.path()).unwrap();
+    check_output_folder(world.path()).unwrap();
     assert_eq!(claim(&two).unwrap(), Claimed::Over(ONE));
-    assert_eq!(Claim::read(&world.path()).unwrap().unwrap().job, ONE, "not before it was said");
-    assert_eq!(two.claim("test", &Home::default(), Some((ONE, true))).unwrap(), Claimed::Now);
+    assert_eq!(Claim::read(world.path()).unwrap().unwrap().job, ONE, "not before it was said");
+    assert_eq!(two.claim(&TEST, Some((ONE, true))).unwrap(), Claimed::Now);
     assert!(commit(&world.folder(ONE)).unwrap_err().to_string().contains(&TWO.to_string()));
     commit(&world.written(TWO)).unwrap();
     world.is_whole_output_of(TWO);
@@ -363,17 +364,17 @@ fn a_job_that_is_over_is_told_of_and_then_taken_over() {
 #[test]
 fn a_cluster_is_asked_for_its_own_jobs_only() {
     let world = World::new();
-    let lab = Home { cluster: Some("lab".into()), log: None };
-    assert_eq!(world.folder(ONE).claim("test", &lab, None).unwrap(), Claimed::Now);
+    let lab = Claimant { cluster: Some("lab"), ..TEST };
+    assert_eq!(world.folder(ONE).claim(&lab, None).unwrap(), Claimed::Now);
     let two = world.folder(TWO);
-    assert_eq!(two.claim("test", &lab, None).unwrap(), Claimed::Ask(ONE));
-    let runs = two.claim("test", &lab, Some((ONE, false))).unwrap_err().to_string();
+    assert_eq!(two.claim(&lab, None).unwrap(), Claimed::Ask(ONE));
+    let runs = two.claim(&lab, Some((ONE, false))).unwrap_err().to_string();
     assert!(runs.contains("cluster lab") && runs.contains("which runs"), "{runs}");
-    for home in [Home::default(), Home { cluster: Some("other".into()), log: None }] {
-        let refused = two.claim("test", &home, None).unwrap_err().to_string();
+    for home in [TEST, Claimant { cluster: Some("other"), ..TEST }] {
+        let refused = two.claim(&home, None).unwrap_err().to_string();
         assert!(refused.contains("cluster lab") && refused.contains("exobus resume --drop"), "{refused}");
     }
-    assert_eq!(two.claim("test", &lab, Some((ONE, true))).unwrap(), Claimed::Now);
+    assert_eq!(two.claim(&lab, Some((ONE, true))).unwrap(), Claimed::Now);
 }
 
 #[test]
@@ -430,7 +431,7 @@ fn a_repeated_commit_knows_its_own_files_from_others_of_the_same_name_and_length
 /// Where there are no links, a file that has its name has no temporary.
 #[test]
 fn files_that_were_renamed_are_known_by_length_and_hash() {
-    let rename = |world: &World, folder: &OutputFolder| {
+    let rename = |world: &World, folder: &LocalFolder| {
         let token = token(ONE, 0);
         fs::rename(folder.temporaries().join(token.temporary), world.path().join(token.name)).unwrap();
     };
@@ -517,14 +518,14 @@ fn a_claim_that_another_job_takes_over_while_it_is_given_back_is_that_jobs() {
             let world = Rc::new(World::new());
             let (one, two) = (world.written(ONE), world.folder(TWO));
             grow_old(&world);
-            let take_over = move || assert!(two.claim("test", &Home::default(), Some((ONE, true))).is_ok());
+            let take_over = move || assert!(two.claim(&TEST, Some((ONE, true))).is_ok());
             let (withdrawn, taken_over) = meanwhile(steps, take_over, || one.withdraw(None));
             withdrawn.unwrap();
             if !taken_over {
                 assert!(steps >= 3, "{steps} steps");
                 break;
             }
-            assert_eq!(Claim::read(&world.path()).unwrap().map(|claim| claim.job), Some(TWO), "after {steps} steps");
+            assert_eq!(Claim::read(world.path()).unwrap().map(|claim| claim.job), Some(TWO), "after {steps} steps");
             world.written_only(TWO);
             commit(&world.folder(TWO)).unwrap();
             world.is_whole_output_of(TWO);
@@ -545,13 +546,13 @@ fn nobody_takes_a_folder_over_while_who_gives_it_back_has_its_lock() {
         assert!(lock.is_some());
         let claimed = Rc::<RefCell<Option<Result<Claimed, FileError>>>>::default();
         let told = claimed.clone();
-        let take_over = move || drop(told.replace(Some(two.claim("test", &Home::default(), Some((ONE, true))))));
+        let take_over = move || drop(told.replace(Some(two.claim(&TEST, Some((ONE, true))))));
         let (withdrawn, came_between) = meanwhile(steps, take_over, || one.withdraw(lock));
         withdrawn.unwrap();
         if !came_between {
             break;
         }
-        let now = Claim::read(&world.path()).unwrap().map(|claim| claim.job);
+        let now = Claim::read(world.path()).unwrap().map(|claim| claim.job);
         match claimed.take().unwrap() {
             Ok(claimed) => assert_eq!((claimed, now), (Claimed::Now, Some(TWO)), "the claim was gone"),
             Err(error) => {
@@ -571,7 +572,7 @@ fn a_file_is_read_to_commit_it_only_where_it_was_renamed_before_and_once() {
         commit(&folder).unwrap();
         assert_eq!(READ.get(), 0, "this attempt has placed all of them");
         world.is_whole_output_of(ONE);
-        let again = |world: &World, folder: &OutputFolder| {
+        let again = |world: &World, folder: &LocalFolder| {
             let placed = world.names().iter().filter(|name| name.starts_with("part")).count();
             READ.set(0);
             let whole = world.path().join(MANIFEST).exists();
@@ -629,7 +630,7 @@ fn a_job_that_has_committed_and_does_not_know_it_writes_its_files_and_commits_ag
     world.folder(other).reopen().unwrap();
     assert!(!world.folder(other).temporaries().exists(), "the folder is not that job's");
     let buffers = vec![Box::new(AlignedBuffer::new(4096)) as IoBuffer];
-    let file = OutputFile::create(&folder.temporaries(), "part-00000", "2", buffers, 0).unwrap();
+    let file = OutputFile::new(folder.begin("part-00000", "2", 0).unwrap(), "part-00000", buffers);
     // A host that was frozen while it committed goes on with that.
     commit(&folder).unwrap();
     assert!(!folder.temporaries().exists());
@@ -644,12 +645,13 @@ fn a_run_that_has_made_something_else_than_what_the_job_has_committed_says_so_an
     let (world, job) = (World::new(), JobId::from_u128(1));
     let folder = world.written(job);
     commit(&folder).unwrap();
-    let schema = Schema::records();
-    let error = folder.commit("2", ("test", &schema), |take| {
+    let schema = Schema::records(100, 10);
+    let of_jobs = OutputFolder::new(&folder.path, job).unwrap();
+    let error = of_jobs.commit("2", ("test", &schema), |take| {
         (0..PARTS).try_for_each(|index| take(&Token { rows: 2, ..token(job, index) }))
     });
     assert!(matches!(error, Err(FileError::Differs { .. })), "{error:?}");
-    let fewer = folder.commit("2", ("test", &schema), |take| take(&token(job, 0)));
+    let fewer = of_jobs.commit("2", ("test", &schema), |take| take(&token(job, 0)));
     assert!(matches!(fewer, Err(FileError::Differs { .. })), "{fewer:?}");
     world.is_whole_output_of(job);
 }

@@ -1,35 +1,31 @@
-//! Output: a record file is written front to back under a temporary name; the commit of its folder gives it its final one.
+//! Output: a file is written front to back under the name of an attempt; the commit of its folder gives it its own.
 //!
 //! Buffers are the caller's. While one is filled, the ones before are written by a thread of the file's own, which starts
 //! with the first full buffer: a file smaller than a buffer costs no thread. A writer waits only for the disk, when all
 //! its buffers are full.
 //!
 //! A task writes under a name that carries its attempt and returns a [`Token`]; whoever accepts the attempt has the token
-//! [committed](super::OutputFolder::commit). A file that is dropped unfinished removes its temporary.
+//! [committed](crate::OutputFolder::commit). Nothing stays of a file that is dropped unfinished.
 
 use std::io;
 use std::ops::DerefMut;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
 
-use super::content_hash::{ContentHash, Hashing};
-use super::direct::DirectFile;
-use super::folder::ManifestFile;
-use super::{ALIGNMENT, FileError};
+use crate::content_hash::Hashing;
+use crate::{ALIGNMENT, ContentHash, FileError, ManifestFile, WriteFile};
 
 /// Memory for output, lent by value: it travels to the writing thread and back. Its address should be a multiple of
-/// [`ALIGNMENT`] (else writes are buffered); of its length only whole multiples are used, and multiples of
-/// [`super::STRIDE_BYTES`] let every buffer end with a whole record.
+/// [`ALIGNMENT`] (else writes are buffered); of its length only whole multiples are used.
 pub type IoBuffer = Box<dyn DerefMut<Target = [u8]> + Send>;
 
 /// A finished file that waits for its final name. Two attempts at one file have tokens of one length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// What it is called in the folder of temporaries.
+    /// What the file system knows it by until then: the name of the attempt's file, or of an upload.
     pub temporary: String,
     /// What it will be called.
     pub name: String,
@@ -50,6 +46,7 @@ impl Token {
 
 /// A full buffer on its way to the disk, and the answer.
 struct Write {
+    index: u32,
     offset: u64,
     bytes: usize,
     buffer: IoBuffer,
@@ -64,9 +61,7 @@ struct Writer {
 
 /// A file that is being written.
 pub struct OutputFile {
-    file: Arc<DirectFile>,
-    temp_path: PathBuf,
-    temporary: String,
+    file: Arc<dyn WriteFile>,
     name: String,
     hashing: Hashing,
     /// Being filled; `None` while all buffers are on their way.
@@ -76,47 +71,22 @@ pub struct OutputFile {
     /// Buffers with the writing thread.
     in_flight: usize,
     writer: Option<Writer>,
+    /// Buffers that were sent before the one that is being filled.
+    requests: u32,
     /// Byte offset in the file of the buffer that is being filled.
     offset: u64,
-    /// Set when the temporary is the token's, or gone.
-    released: bool,
 }
 
 impl OutputFile {
-    /// Creates the temporary of file `name` in `directory`, that of temporaries. `attempt` is part of its name and tells
-    /// attempts at the same output apart; what an earlier life of the same attempt left is replaced. `bytes_hint` is how long the file will be, in
-    /// bytes, where that is known, else 0: its disk space is claimed at once, so that a full disk shows early.
-    ///
-    /// # Errors
-    /// The directory is missing or not writable; the disk is full.
+    /// The file `name`, written through `buffers` to what was begun for it.
     ///
     /// # Panics
-    /// When there is no buffer, one is shorter than [`ALIGNMENT`], or a name has a `/`.
-    pub fn create(
-        directory: &Path,
-        name: &str,
-        attempt: &str,
-        buffers: Vec<IoBuffer>,
-        bytes_hint: u64,
-    ) -> Result<OutputFile, FileError> {
+    /// There is no buffer, or one is shorter than [`ALIGNMENT`].
+    pub fn new(file: Arc<dyn WriteFile>, name: &str, buffers: Vec<IoBuffer>) -> OutputFile {
         assert!(!buffers.is_empty(), "an output file needs a buffer");
         assert!(buffers.iter().all(|buffer| buffer.len() >= ALIGNMENT), "a buffer is shorter than {ALIGNMENT} bytes");
-        assert!(!name.contains('/') && !attempt.contains('/'), "names inside a directory: {name:?}, {attempt:?}");
-        assert!(!attempt.contains('.'), "the name ends where the attempt begins: {attempt:?}");
-        let temporary = temporary_name(name, attempt);
-        let temp_path = directory.join(&temporary);
-        // What has the name may have its final one, too: a file that somebody reads is never written to.
-        match std::fs::remove_file(&temp_path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(FileError::io(&temp_path, "remove", 0, error));
-            }
-            _ => {}
-        }
-        let file = Arc::new(DirectFile::create(&temp_path)?);
-        let output = OutputFile {
+        OutputFile {
             file,
-            temp_path,
-            temporary,
             name: name.to_owned(),
             hashing: Hashing::default(),
             filling: None,
@@ -124,11 +94,9 @@ impl OutputFile {
             free: buffers,
             in_flight: 0,
             writer: None,
+            requests: 0,
             offset: 0,
-            released: false,
-        };
-        output.file.reserve(bytes_hint)?;
-        Ok(output)
+        }
     }
 
     /// Bytes written so far.
@@ -192,7 +160,7 @@ impl OutputFile {
             let padded = self.filled.next_multiple_of(ALIGNMENT);
             self.hashing.write(&buffer[..self.filled]);
             buffer[self.filled..padded].fill(0);
-            let written = self.file.write_at(self.offset, &buffer[..padded]);
+            let written = self.file.write(self.requests, self.offset, &buffer[..padded], self.filled);
             self.free.push(buffer);
             written?;
         }
@@ -200,16 +168,9 @@ impl OutputFile {
             let buffer = self.receive()?;
             self.free.push(buffer);
         }
-        self.file.set_len(bytes)?;
-        self.file.sync()?;
-        match self.temp_path.parent().map_or(Ok(()), sync_dir) {
-            // There is no name to keep: another host of the job has committed, or the job has given up. Its commit finds out which.
-            Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            synced => synced?,
-        }
-        self.released = true;
+        let temporary = self.file.finish(bytes)?;
         let hash = std::mem::take(&mut self.hashing).finish();
-        let (temporary, name) = (std::mem::take(&mut self.temporary), std::mem::take(&mut self.name));
+        let name = std::mem::take(&mut self.name);
         let token = Token { temporary, name, rows, bytes, hash };
         Ok((token, std::mem::take(&mut self.free)))
     }
@@ -218,21 +179,23 @@ impl OutputFile {
     fn send(&mut self) -> Result<(), FileError> {
         if self.writer.is_none() {
             let buffers = self.free.len() + 1;
-            self.writer = Writer::start(self.file.clone(), buffers, &self.temp_path).ok();
+            self.writer = Writer::start(self.file.clone(), buffers).ok();
         }
         let Some(buffer) = self.filling.take() else { return Ok(()) };
         self.hashing.write(&buffer[..self.filled]);
         if self.writer.is_none() {
             // There is no thread left: slower, and as good.
-            let written = self.file.write_at(self.offset, &buffer[..self.filled]);
+            let written = self.file.write(self.requests, self.offset, &buffer[..self.filled], self.filled);
+            self.requests += 1;
             self.offset += self.filled as u64;
             self.filled = 0;
             self.free.push(buffer);
             return written;
         }
-        let request = Write { offset: self.offset, bytes: self.filled, buffer };
+        let request = Write { index: self.requests, offset: self.offset, bytes: self.filled, buffer };
         let writer = self.writer.as_ref().expect("started above");
         let requests = writer.requests.as_ref().expect("open until the file is dropped");
+        self.requests += 1;
         self.offset += self.filled as u64;
         self.filled = 0;
         self.in_flight += 1;
@@ -255,43 +218,41 @@ impl OutputFile {
 
     fn thread_ended(&self) -> FileError {
         let ended = io::Error::other("the writing thread has ended");
-        FileError::io(&self.temp_path, "write", self.offset, ended)
+        FileError::io(self.file.location().clone(), "write", self.offset, ended)
     }
 }
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        // Joins the thread first: it must not write to a file that somebody else may create under the same name.
+        // Joins the thread first: it must not write to a file that somebody else may begin under the same name.
         self.writer = None;
-        if !self.released {
-            remove_quietly(&self.temp_path);
-        }
     }
 }
 
 impl std::fmt::Debug for OutputFile {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = formatter.debug_struct("OutputFile");
-        text.field("temp_path", &self.temp_path).field("bytes", &self.bytes()).field("in_flight", &self.in_flight);
+        text.field("file", &self.file).field("bytes", &self.bytes()).field("in_flight", &self.in_flight);
         text.finish_non_exhaustive()
     }
 }
 
 impl Writer {
-    fn start(file: Arc<DirectFile>, buffers: usize, path: &Path) -> Result<Writer, FileError> {
+    fn start(file: Arc<dyn WriteFile>, buffers: usize) -> Result<Writer, FileError> {
+        let location = file.location().clone();
         // Neither channel ever blocks: there are no more messages than buffers.
         let (requests, incoming) = sync_channel::<Write>(buffers);
         let (answers, done) = sync_channel(buffers);
         let work = move || {
-            for Write { offset, bytes, buffer } in incoming {
-                let written = file.write_at(offset, &buffer[..bytes]);
+            for Write { index, offset, bytes, buffer } in incoming {
+                let written = file.write(index, offset, &buffer[..bytes], bytes);
                 if answers.send((buffer, written)).is_err() {
                     return;
                 }
             }
         };
         let thread = thread::Builder::new().name("write-output".to_owned()).spawn(work);
-        let thread = thread.map_err(|error| FileError::io(path, "start a thread to write", 0, error))?;
+        let thread = thread.map_err(|error| FileError::io(location, "start a thread to write", 0, error))?;
         Ok(Writer { requests: Some(requests), done, thread: Some(thread) })
     }
 }
@@ -311,34 +272,6 @@ fn usable(buffer: &IoBuffer) -> usize {
     buffer.len() / ALIGNMENT * ALIGNMENT
 }
 
-/// Removes a finished file that will not be committed. Doing it again changes nothing; after the commit, only the temporary goes.
-///
-/// # Errors
-/// What the system says.
-pub fn abort(directory: &Path, token: &Token) -> Result<(), FileError> {
-    let path = directory.join(&token.temporary);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::io(&path, "remove", 0, error)),
-        _ => Ok(()),
-    }
-}
-
-/// Returns when the names in `directory` are on the disk: after the commits, where they must survive a power cut.
-///
-/// # Errors
-/// What the system says.
-pub fn sync_dir(directory: &Path) -> Result<(), FileError> {
-    // The parent of a relative path of one name is the empty path.
-    let opened = std::fs::File::open(if directory.as_os_str().is_empty() { Path::new(".") } else { directory });
-    let synced = opened.and_then(|opened| opened.sync_all());
-    synced.map_err(|error| FileError::io(directory, "sync", 0, error))
-}
-
-/// What the temporary of an attempt at a file is called.
-pub(super) fn temporary_name(name: &str, attempt: &str) -> String {
-    format!("{name}.{attempt}")
-}
-
 /// The name of output `index` of `count`: `part-00000` and so on, with as many digits as make the order of names that of
 /// the numbers.
 pub fn part_name(index: usize, count: usize) -> String {
@@ -350,13 +283,4 @@ pub fn part_name(index: usize, count: usize) -> String {
 /// in it, and so on. Between the names of this part and of the next, in the order of ranges.
 pub fn range_name(part: &str, range: &[u32]) -> String {
     range.iter().fold(part.to_owned(), |name, index| format!("{name}-{index:03}"))
-}
-
-/// Removes a temporary on a path where an error is already on its way.
-pub(super) fn remove_quietly(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(path = %path.display(), %error, "temporary file left behind");
-    }
 }

@@ -5,17 +5,17 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use exobus_actors::ids::JobId;
+use exobus_store::JobId;
 use serde::{Deserialize, Serialize};
 
-use super::super::FileError;
-use super::super::content_hash::ContentHash;
+use super::Made;
 use super::format::Format;
+use crate::{ContentHash, FileError, Location};
 
 /// Its name in the folder.
 pub const MANIFEST: &str = "_exobus.json";
 
-pub(super) const FORMAT: Format = Format { name: "exobus_manifest", version: 1, bytes_max: 1 << 30 };
+pub(crate) const FORMAT: Format = Format { name: "exobus_manifest", version: 1, bytes_max: 1 << 30 };
 
 /// What the rows of a folder's files are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,10 +46,9 @@ impl Schema {
         Self { format: "bytes".to_owned(), record_bytes, key_bytes, columns, delimiter, header: false }
     }
 
-    /// Records of the sort benchmark.
-    pub fn records() -> Self {
-        use crate::records::{KEY_BYTES, RECORD_BYTES};
-        let (record_bytes, key_bytes) = (Some(RECORD_BYTES as u64), Some(KEY_BYTES as u64));
+    /// Records of `record_bytes` bytes, the first `key_bytes` of which are their key.
+    pub fn records(record_bytes: u64, key_bytes: u64) -> Self {
+        let (record_bytes, key_bytes) = (Some(record_bytes), Some(key_bytes));
         Self { format: "records".to_owned(), record_bytes, key_bytes, ..Self::bytes() }
     }
 
@@ -97,8 +96,8 @@ impl Manifest {
     ///
     /// # Errors
     /// It cannot be read, is damaged, or of another version.
-    pub fn read(folder: &Path) -> Result<Option<Self>, FileError> {
-        FORMAT.read(&folder.join(MANIFEST))
+    pub fn read(folder: impl Into<Location>) -> Result<Option<Self>, FileError> {
+        FORMAT.read(&folder.into().join(MANIFEST))
     }
 
     /// What `bytes` say.
@@ -110,32 +109,47 @@ impl Manifest {
     }
 
     /// Who has made a folder, if it is whole.
-    pub(super) fn maker(folder: &Path) -> Result<Option<JobId>, FileError> {
-        Ok(FORMAT.read::<Maker>(&folder.join(MANIFEST))?.map(|maker| maker.job))
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn maker(folder: impl Into<Location>) -> Result<Option<JobId>, FileError> {
+        Ok(FORMAT.read::<Maker>(&folder.into().join(MANIFEST))?.map(|maker| maker.job))
     }
 }
 
 /// Writes a manifest, file by file.
-pub(super) struct ManifestWriter<'a> {
+pub struct ManifestWriter<'a> {
     to: &'a mut dyn Write,
     files: u64,
 }
 
 impl<'a> ManifestWriter<'a> {
-    pub(super) fn begin(to: &'a mut dyn Write, job: JobId, program: &str, schema: &Schema) -> io::Result<Self> {
+    /// Writes its beginning: who has made the folder, and what the rows are.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn begin(to: &'a mut dyn Write, job: JobId, (program, schema): Made<'_>) -> io::Result<Self> {
         let (program, schema) = (serde_json::to_string(program)?, serde_json::to_string(schema)?);
         let Format { name, version, .. } = FORMAT;
         write!(to, "{{\"{name}\":{version},\"job\":\"{job}\",\"program\":{program},\"schema\":{schema},\"files\":[")?;
         Ok(Self { to, files: 0 })
     }
 
-    pub(super) fn add(&mut self, file: &ManifestFile) -> io::Result<()> {
+    /// The next file, in the order of rows.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn add(&mut self, file: &ManifestFile) -> io::Result<()> {
         let comma = if self.files == 0 { "" } else { "," };
         self.files += 1;
         write!(self.to, "{comma}\n{}", serde_json::to_string(file)?)
     }
 
-    pub(super) fn end(self) -> io::Result<()> {
+    /// Writes its end.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn end(self) -> io::Result<()> {
         self.to.write_all(b"\n]}\n")
     }
 }
@@ -151,16 +165,16 @@ mod tests {
             ManifestFile { name, rows, bytes, hash: ContentHash(hash) }
         };
         let files = files.into_iter().map(file).collect();
-        Manifest { job: JobId::from_u128(0x1234), program: "sort".to_owned(), schema: Schema::records(), files }
+        Manifest { job: JobId::from_u128(0x1234), program: "sort".to_owned(), schema: Schema::records(100, 10), files }
     }
 
     /// Folders that were made before must be read for ever.
     #[test]
     fn the_stored_sample_is_what_is_written_and_read() {
-        let stored = include_bytes!("../../../tests/samples/manifest-1.json");
+        let stored = include_bytes!("../../tests/samples/manifest-1.json");
         let mut written = Vec::new();
         let Manifest { job, program, schema, files } = sample();
-        let mut writer = ManifestWriter::begin(&mut written, job, &program, &schema).unwrap();
+        let mut writer = ManifestWriter::begin(&mut written, job, (&program, &schema)).unwrap();
         files.iter().for_each(|file| writer.add(file).unwrap());
         writer.end().unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), String::from_utf8_lossy(stored));

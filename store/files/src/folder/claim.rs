@@ -4,20 +4,18 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use exobus_actors::futures::Home;
-use exobus_actors::ids::JobId;
-use exobus_store::{Clock, SystemClock};
+use exobus_store::{Clock, JobId, SystemClock};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::super::FileError;
 use super::format::Format;
+use super::{ClaimLock, Claimed, Verdict};
+use crate::{FileError, Location};
 
 /// Its name in the folder.
 pub const CLAIM: &str = "_exobus.claim";
 
-pub(super) const FORMAT: Format = Format { name: "exobus_claim", version: 1, bytes_max: 64 << 10 };
+pub(crate) const FORMAT: Format = Format { name: "exobus_claim", version: 1, bytes_max: 64 << 10 };
 /// The process of a job locks its claim soon after that was made. Until then a claim that nobody has locked is no sign of anything.
 const LOCKED_WITHIN_MS: u64 = 10_000;
 
@@ -61,16 +59,50 @@ pub enum Standing {
     Elsewhere,
 }
 
+/// Who wants a folder, and where the job runs: what its claim will say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Claimant<'a> {
+    /// Its program.
+    pub program: &'a str,
+    /// The cluster that it runs on; `None`: this process runs it alone.
+    pub cluster: Option<&'a str>,
+    /// The file of its log, where it runs alone and is logged.
+    pub log: Option<&'a Path>,
+}
+
+/// What is to be done about the claim of another job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// It is over, and that was said: its files and its claim go.
+    TakeOver,
+    /// Something has to be found out or said first.
+    Answer(Claimed),
+    /// The folder is that job's.
+    Refused(Standing),
+}
+
+/// How it stands with the lock of a claim.
+#[derive(Debug)]
+pub enum LockState {
+    /// The caller has it.
+    Ours(ClaimLock),
+    /// Another process has it: the job's, or one that takes the folder over.
+    Held,
+    /// The file system has none.
+    Unknown,
+}
+
 impl Claim {
-    pub(super) fn new(job: JobId, program: &str, home: &Home, made_folder: bool) -> Self {
+    /// What a job claims a folder with. `made_folder`: whether that was made for it.
+    pub fn new(job: JobId, claimant: &Claimant<'_>, made_folder: bool) -> Self {
         // A path that is no text cannot stand in the file.
-        let log = home.log.clone().filter(|path| path.to_str().is_some());
+        let log = claimant.log.filter(|path| path.to_str().is_some()).map(Path::to_owned);
         Self {
             version: FORMAT.version,
             job,
-            program: program.to_owned(),
+            program: claimant.program.to_owned(),
             host: this_host(),
-            cluster: home.cluster.clone(),
+            cluster: claimant.cluster.map(str::to_owned),
             log,
             claimed_unix_ms: SystemClock::new().unix_ms(),
             made_folder,
@@ -81,8 +113,8 @@ impl Claim {
     ///
     /// # Errors
     /// It cannot be read, is damaged, or of another version.
-    pub fn read(folder: &Path) -> Result<Option<Self>, FileError> {
-        FORMAT.read(&folder.join(CLAIM))
+    pub fn read(folder: impl Into<Location>) -> Result<Option<Self>, FileError> {
+        FORMAT.read(&folder.into().join(CLAIM))
     }
 
     /// What `bytes` say.
@@ -93,23 +125,28 @@ impl Claim {
         FORMAT.decode(Path::new(CLAIM), bytes)
     }
 
-    pub(super) fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+    /// Writes it as it stands in a folder.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         to.write_all(serde_json::to_string(self)?.as_bytes())?;
         to.write_all(b"\n")
     }
 
     /// How it stands with the job that has claimed `folder` so.
-    pub fn standing(&self, folder: &Path) -> Standing {
+    pub fn standing(&self, folder: impl Into<Location>) -> Standing {
         if self.cluster.is_some() {
             return Standing::OnCluster;
         }
         if self.host != this_host() {
             return Standing::Elsewhere;
         }
-        match lock(folder) {
-            Ok(Lock::Held) => return Standing::Runs,
-            Ok(Lock::Ours(_)) => {}
-            Ok(Lock::Unknown) | Err(_) => return Standing::Elsewhere,
+        let folder = folder.into();
+        match folder.system().and_then(|system| system.lock_claim(&folder)) {
+            Ok(LockState::Held) => return Standing::Runs,
+            Ok(LockState::Ours(_)) => {}
+            Ok(LockState::Unknown) | Err(_) => return Standing::Elsewhere,
         }
         match &self.log {
             Some(log) => log_standing(log),
@@ -117,6 +154,18 @@ impl Claim {
                 Standing::Runs
             }
             None => Standing::Over,
+        }
+    }
+
+    /// What another job that wants the folder, of this cluster if any, does about it. `verdict`: what it has found out of the job of a claim.
+    pub fn met(&self, cluster: Option<&str>, verdict: Verdict, standing: Standing) -> Met {
+        match (verdict, standing) {
+            (_, Standing::Runs) => Met::Refused(Standing::Runs),
+            (Some((job, true)), _) if job == self.job => Met::TakeOver,
+            (Some((job, false)), _) if job == self.job => Met::Refused(Standing::Runs),
+            (_, Standing::Over) => Met::Answer(Claimed::Over(self.job)),
+            (_, Standing::OnCluster) if self.cluster.as_deref() == cluster => Met::Answer(Claimed::Ask(self.job)),
+            (_, standing) => Met::Refused(standing),
         }
     }
 
@@ -164,40 +213,10 @@ fn this_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What became of the wish for the lock of a claim.
-#[derive(Debug)]
-pub(super) enum Lock {
-    Ours(ClaimLock),
-    /// Another process has it: the job's, or one that takes the folder over.
-    Held,
-    /// The file system has none.
-    Unknown,
-}
-
-/// Shows that the process of a job lives. The system takes it back when the process ends, however it does.
-#[derive(Debug)]
-pub struct ClaimLock {
-    _file: File,
-}
-
-/// Locks the claim on `folder`.
-pub(super) fn lock(folder: &Path) -> io::Result<Lock> {
-    let file = File::open(folder.join(CLAIM))?;
-    #[cfg(test)]
-    if super::tests::PLAIN.get() {
-        return Ok(Lock::Unknown);
-    }
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Lock::Ours(ClaimLock { _file: file })),
-        Err(Errno::WOULDBLOCK) => Ok(Lock::Held),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK | Errno::INVAL | Errno::BADF) => Ok(Lock::Unknown),
-        Err(error) => Err(error.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FileSystem as _, LocalFiles};
 
     fn sample() -> Claim {
         Claim {
@@ -215,7 +234,7 @@ mod tests {
     /// Folders that were claimed before must be known for ever.
     #[test]
     fn the_stored_sample_is_what_is_written_and_read() {
-        let stored = include_bytes!("../../../tests/samples/claim-1.json");
+        let stored = include_bytes!("../../tests/samples/claim-1.json");
         let mut written = Vec::new();
         sample().write(&mut written).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), String::from_utf8_lossy(stored));
@@ -244,7 +263,9 @@ mod tests {
         flock(&held, FlockOperation::LockExclusive).unwrap();
         assert_eq!(here.standing(folder.path()), Standing::Runs, "its process has the log");
         drop(held);
-        let Lock::Ours(locked) = lock(folder.path()).unwrap() else { panic!("nobody else has it") };
+        let LockState::Ours(locked) = LocalFiles.lock_claim(&folder.path().into()).unwrap() else {
+            panic!("nobody else has it")
+        };
         assert_eq!(here.standing(folder.path()), Standing::Runs, "its process has the claim");
         drop(locked);
         let unlogged = Claim { log: None, ..here.clone() };

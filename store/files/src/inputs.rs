@@ -1,0 +1,69 @@
+//! Input: which files the names that a user gave stand for.
+
+use std::path::PathBuf;
+
+use crate::folder::check_input_folder;
+use crate::{FileError, FileStatus, Kind, Location, is_hidden};
+
+/// Calls `file` for each file that `paths` name: a file stands for itself, a folder for the files in it, in order of their names, without those whose
+/// names begin with `.` or `_` (temporaries, markers): these are never input. Empty files are kept. Before it looks at what could lead
+/// anywhere (a name that is given, a link in a folder) it calls `check`.
+///
+/// A folder that a job has claimed and not committed is refused, unless what is there by now will do: `partial`.
+///
+/// # Errors
+/// A name of nothing or of what cannot be read, a folder without files, [`FileError::Unfinished`], [`FileError::NotInput`]; those of `check` and
+/// `file`.
+pub fn visit_files<E: From<FileError>>(
+    (paths, partial): (&[PathBuf], bool),
+    mut check: impl FnMut(&Location) -> Result<(), E>,
+    mut file: impl FnMut(&Location, FileStatus) -> Result<(), E>,
+) -> Result<(), E> {
+    for path in paths {
+        let location = Location::from(path);
+        check(&location)?;
+        match location.system()?.look_up(&location)? {
+            Kind::Folder => visit_folder((&location, partial), &mut check, &mut file)?,
+            Kind::File(_) if location.file_name().is_some_and(is_hidden) => {
+                return Err(FileError::NotInput { path: path.clone() }.into());
+            }
+            Kind::File(status) => file(&location, status)?,
+            Kind::Link | Kind::Other => {
+                let expected = "regular file or directory";
+                return Err(FileError::WrongKind { path: path.clone(), expected }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn visit_folder<E: From<FileError>>(
+    (folder, partial): (&Location, bool),
+    check: &mut impl FnMut(&Location) -> Result<(), E>,
+    file: &mut impl FnMut(&Location, FileStatus) -> Result<(), E>,
+) -> Result<(), E> {
+    if !partial {
+        check_input_folder(folder)?;
+    }
+    let system = folder.system()?;
+    let mut any = false;
+    for entry in system.list(folder)? {
+        let entry = entry?;
+        let location = folder.join(&entry.name);
+        let kind = match entry.kind {
+            Kind::Link => {
+                check(&location)?;
+                system.look_up(&location)?
+            }
+            kind => kind,
+        };
+        if let Kind::File(status) = kind {
+            any = true;
+            file(&location, status)?;
+        }
+    }
+    match any {
+        true => Ok(()),
+        false => Err(FileError::NoFiles { path: folder.to_path_buf() }.into()),
+    }
+}
