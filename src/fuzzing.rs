@@ -23,6 +23,7 @@ use exobus_actors::{
 use exobus_bus::fuzzing as bus;
 use exobus_files::{Claim, Manifest};
 use exobus_store::fuzzing as store;
+use exobus_tables::fuzzing as tables;
 
 pub use mutate::Mutator;
 
@@ -48,7 +49,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 30] = [
+pub const TARGETS: [Target; 33] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
@@ -79,6 +80,9 @@ pub const TARGETS: [Target; 30] = [
     target("units", units),
     target("claim", |bytes| drop(Claim::decode(bytes))),
     target("manifest", |bytes| drop(Manifest::decode(bytes))),
+    target("table_layout", tables::layout),
+    target("table_part", tables::part),
+    target("table_sums", tables::sums),
 ];
 
 /// The target of this name.
@@ -189,6 +193,9 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "units" => ["4GiB", "1.5 GB", "60%", "1000", "3s", "1m 30s", "500ms"].map(Vec::from).into(),
         "claim" => vec![fs::read(repository.join("store/files/tests/samples/claim-1.json"))?],
         "manifest" => vec![fs::read(repository.join("store/files/tests/samples/manifest-1.json"))?],
+        "table_layout" => tables::layouts(),
+        "table_part" => tables::parts(),
+        "table_sums" => vec![fs::read(repository.join("pipelines/tables/tests/samples/exact-sum-1.bin"))?],
         _ => Vec::new(),
     })
 }

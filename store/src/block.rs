@@ -1,6 +1,10 @@
 //! Sealed bytes to read: in place, without a copy, cheap to clone.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{
+    fmt,
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
 use crate::{
     directory::{PartSlice, byte_range},
@@ -92,15 +96,33 @@ impl Block {
         &self.parts
     }
 
+    /// The bytes of part number `index` of the block (0: its first). Who takes many small parts one after the other spares what a block of
+    /// each costs, which is an atomic counter or two.
+    ///
+    /// # Panics
+    /// The block has no such part.
+    pub fn part_bytes(&self, index: usize) -> &[u8] {
+        &self[self.place_of(index)]
+    }
+
+    /// Where in the bytes of the block a part is.
+    fn place_of(&self, index: usize) -> Range<usize> {
+        let meta = &self.parts[index];
+        if meta.bytes == 0 {
+            return 0..0;
+        }
+        let start = self.parts.iter().find(|part| part.bytes > 0).map_or(0, |first| first.offset);
+        let from = (meta.offset - start) as usize;
+        from..from + meta.bytes as usize
+    }
+
     /// Part number `index` of the block (0: its first), sharing the memory.
     ///
     /// # Panics
     /// The block has no such part.
     pub fn part(&self, index: usize) -> Block {
-        let meta = self.parts[index];
-        let from = (meta.offset - byte_range(&self.parts).start.min(meta.offset)) as usize;
-        let view =
-            self.view.as_ref().filter(|_| meta.bytes > 0).map(|view| view.slice(from..from + meta.bytes as usize));
+        let place = self.place_of(index);
+        let view = self.view.as_ref().filter(|_| !place.is_empty()).map(|view| view.slice(place));
         Block {
             _keeper: self._keeper.clone().filter(|_| view.is_some()),
             view,

@@ -69,5 +69,5 @@ targets! {
     codec session_frame session sealed_message subject stream_record stream_rows stream_file
     scheduler host client owner node merger results result_request membership answers post_item joblog executor
     transfer_server transfer_client transfer_directory
-    spill_footer index_entry config units claim manifest
+    spill_footer index_entry config units claim manifest table_layout table_part table_sums
 }

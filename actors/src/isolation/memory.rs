@@ -231,9 +231,8 @@ fn figure_in(text: &str, key: &str) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::idle::{Idle, MIB, store_of};
     use super::*;
-
-    const MIB: u64 = 1 << 20;
 
     #[test]
     fn what_a_process_has_is_told_granted_or_too_much() {
@@ -270,9 +269,7 @@ mod tests {
 
     #[test]
     fn what_a_process_had_when_its_task_began_is_not_asked_for_again() {
-        let options = exobus_store::StoreOptions { memory_bytes: 64 * MIB, executors: 1, ..Default::default() };
-        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
-        let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
+        let store = store_of(64 * MIB);
         let process = std::process::id();
         // More than anybody has freely.
         let has = std::hint::black_box(vec![1u8; 4 * FREELY_BYTES as usize]);
@@ -286,15 +283,9 @@ mod tests {
         drop((has, all));
     }
 
-    fn store() -> Store {
-        let options = exobus_store::StoreOptions { memory_bytes: 256 * MIB, executors: 1, ..Default::default() };
-        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
-        Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap()
-    }
-
     #[test]
     fn what_a_process_has_is_told_or_granted_while_a_task_runs_and_told_when_none_does() {
-        let store = store();
+        let store = store_of(256 * MIB);
         let mut footprint = Footprint::new(&store, std::process::id());
         footprint.begins(0, None);
         let has = std::hint::black_box(vec![1u8; 80 * MIB as usize]);
@@ -311,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_half_as_much_again_as_was_declared_ends_though_there_is_room_for_it() {
-        let store = store();
+        let store = store_of(256 * MIB);
         let mut footprint = Footprint::new(&store, std::process::id());
         let has = std::hint::black_box(vec![1u8; 32 * MIB as usize]);
         footprint.begins(20 * MIB, Some(store.outside(20 * MIB).unwrap()));
@@ -327,59 +318,17 @@ mod tests {
         drop(has);
     }
 
-    /// A process that does nothing, and so has the same memory all the time.
-    struct Idle(std::process::Child);
-
-    impl Idle {
-        fn new() -> Self {
-            use std::io::{Read as _, Write as _};
-            use std::process::{Command, Stdio};
-            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-            // It has begun when it answers.
-            child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-            Self(child)
-        }
-
-        /// One that has so much, about.
-        fn with(bytes: u64) -> Self {
-            use std::io::Write as _;
-            use std::process::{Command, Stdio};
-            let child = Command::new("tail")
-                .args(["-c", &bytes.to_string()])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-            // It keeps what may be the end of it, and has read all of it but for what fits into the pipe.
-            let mut stdin = child.stdin.as_ref().unwrap();
-            (0..bytes / MIB).for_each(|_| stdin.write_all(&vec![b'x'; MIB as usize]).unwrap());
-            Self(child)
-        }
-
-        fn used_bytes(&self) -> u64 {
-            super::super::watch::own_bytes(self.0.id()).unwrap()
-        }
-    }
-
-    impl Drop for Idle {
-        fn drop(&mut self) {
-            self.0.kill().unwrap();
-            self.0.wait().unwrap();
-        }
-    }
-
     #[test]
     fn what_is_beyond_what_was_declared_is_said_with_all_that_it_may_have_and_the_process_ends_after_that_task() {
-        let (store, idle) = (store(), Idle::new());
-        let mut footprint = Footprint::new(&store, idle.0.id());
+        let (store, idle) = (store_of(256 * MIB), Idle::new());
+        let mut footprint = Footprint::new(&store, idle.id());
         // Of its own it has seven eighths, of which five are declared.
         let (used_bytes, declared_bytes) = (idle.used_bytes(), idle.used_bytes() / 8 * 5);
         let granted_bytes = used_bytes / 8;
         footprint.begins(declared_bytes, Some(store.outside(declared_bytes).unwrap()));
         assert!(footprint.look(granted_bytes).is_none(), "there is room for it");
         let declared_bytes = declared_bytes + granted_bytes;
-        assert_eq!(footprint.beyond, Some(BeyondDeclared { process: idle.0.id(), used_bytes, declared_bytes }));
+        assert_eq!(footprint.beyond, Some(BeyondDeclared { process: idle.id(), used_bytes, declared_bytes }));
         assert!(!footprint.idle(), "it gets no further task");
         assert_eq!(store.stats().granted_bytes, 0, "what was declared was for the task");
         footprint.begins(2 * used_bytes, None);
@@ -388,12 +337,10 @@ mod tests {
 
     #[test]
     fn a_process_for_whose_excess_there_is_no_room_ends_and_says_how_much_there_is() {
-        let options = exobus_store::StoreOptions { memory_bytes: 64 * MIB, executors: 1, ..Default::default() };
-        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
-        let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
+        let store = store_of(64 * MIB);
         let idle = Idle::new();
         let (used, declared) = (idle.used_bytes(), idle.used_bytes() / 8 * 7);
-        let mut footprint = Footprint::new(&store, idle.0.id());
+        let mut footprint = Footprint::new(&store, idle.id());
         let most = store.stats().granted_max_bytes;
         let others = store.outside(most).unwrap();
         footprint.begins(declared, None);
@@ -404,7 +351,7 @@ mod tests {
         assert!(footprint.look(0).is_none());
         // More than there will ever be.
         let large = Idle::with(most + 2 * FREELY_BYTES);
-        let mut footprint = Footprint::new(&store, large.0.id());
+        let mut footprint = Footprint::new(&store, large.id());
         footprint.begins(0, None);
         let verdict = footprint.look(0);
         assert!(matches!(verdict, Some(Verdict::NoRoom { free_bytes, .. }) if free_bytes == most), "{verdict:?}");
@@ -412,11 +359,9 @@ mod tests {
 
     #[test]
     fn a_small_process_stays_whatever_others_have_and_a_larger_one_while_there_is_room_for_all() {
-        let options = exobus_store::StoreOptions { memory_bytes: 2 << 30, executors: 1, ..Default::default() };
-        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
-        let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
+        let store = store_of(2 << 30);
         let processes = [Idle::new(), Idle::with(2 * FREELY_BYTES)];
-        let [mut small, mut large] = processes.each_ref().map(|idle| Footprint::new(&store, idle.0.id()));
+        let [mut small, mut large] = processes.each_ref().map(|idle| Footprint::new(&store, idle.id()));
         assert!(small.idle() && large.idle());
         let mut others = store.told(Beside::Processes);
         others.set(store.stats().processes_max_bytes);

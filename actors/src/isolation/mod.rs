@@ -29,6 +29,8 @@
 
 mod child;
 mod death;
+#[cfg(test)]
+mod idle;
 mod last_path;
 mod lending;
 mod memory;

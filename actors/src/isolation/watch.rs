@@ -96,3 +96,129 @@ pub(super) fn own_bytes(process: u32) -> Option<u64> {
 pub(super) fn oom_kills() -> u64 {
     std::fs::read_to_string("/proc/vmstat").ok().and_then(|text| death::oom_kills(&text)).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::sync::atomic::AtomicU64;
+
+    use super::super::idle::{Idle, MIB, store_of};
+    use super::*;
+    use crate::registry::Shortage;
+
+    /// Time as the test sets it, milliseconds.
+    #[derive(Default)]
+    struct SetTime(AtomicU64);
+
+    impl Clock for SetTime {
+        fn now(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::Relaxed))
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+    }
+
+    impl SetTime {
+        fn pass(&self, time: Duration) {
+            self.0.fetch_add(time.as_millis() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Has an idle process looked after that has kept so much of what earlier attempts were granted; the clock, what cancels, and the other
+    /// end of the control socket.
+    fn watching(kept_bytes: u64, test: impl FnOnce(&mut Watch<'_>, &Footing<'_>)) {
+        let (store, idle, clock) = (store_of(64 * MIB), Idle::new(), SetTime::default());
+        let (control, mut told) = UnixStream::pair().unwrap();
+        told.set_nonblocking(true).unwrap();
+        let (cancelled, account) = (AtomicBool::new(false), Account::default());
+        let mut memory = Footprint::new(&store, idle.id());
+        memory.begins(0, None);
+        let mut watch = Watch {
+            clock: &clock,
+            process: idle.id(),
+            serial: 7,
+            control: &control,
+            cancelled: &cancelled,
+            memory: &mut memory,
+            granted_bytes: 0,
+            kept_bytes,
+            account: &account,
+            looked: clock.now(),
+            told: None,
+            stopped_looks: 0,
+            verdict: None,
+        };
+        test(&mut watch, &Footing { clock: &clock, cancelled: &cancelled, account: &account, told: &told });
+        // Nothing is told but what the test has looked for.
+        assert!(told.read(&mut [0; 8]).is_err());
+    }
+
+    /// What a test moves, and looks at.
+    struct Footing<'a> {
+        clock: &'a SetTime,
+        cancelled: &'a AtomicBool,
+        account: &'a Account,
+        told: &'a UnixStream,
+    }
+
+    impl Footing<'_> {
+        /// What the process was told to cancel.
+        fn told(&self) -> Option<u64> {
+            let (mut told, mut serial) = (self.told, [0; 8]);
+            told.read_exact(&mut serial).ok()?;
+            Some(u64::from_le_bytes(serial))
+        }
+    }
+
+    #[test]
+    fn a_process_whose_attempt_is_cancelled_is_told_once_and_has_its_grace_before_it_is_killed() {
+        watching(0, |watch, at| {
+            assert!(watch.look());
+            at.cancelled.store(true, Ordering::Relaxed);
+            assert!(watch.look());
+            assert_eq!(at.told(), Some(7));
+            at.clock.pass(GRACE - Duration::from_millis(1));
+            assert!(watch.look(), "it may go on until its grace is over");
+            assert_eq!(at.told(), None);
+            at.clock.pass(Duration::from_millis(1));
+            assert!(!watch.look());
+            assert_eq!(watch.verdict, Some(Verdict::Cancelled));
+        });
+    }
+
+    #[test]
+    fn one_that_talks_without_a_pause_is_looked_at_once_a_tick() {
+        watching(0, |watch, at| {
+            at.cancelled.store(true, Ordering::Relaxed);
+            at.clock.pass(TICK - Duration::from_millis(1));
+            assert!(watch.look_now_and_then());
+            assert_eq!(at.told(), None, "the last look is not a tick ago");
+            at.clock.pass(Duration::from_millis(1));
+            assert!(watch.look_now_and_then());
+            assert_eq!(at.told(), Some(7));
+            at.clock.pass(GRACE);
+            assert!(!watch.look_now_and_then(), "what is decided is said");
+        });
+    }
+
+    #[test]
+    fn what_functions_kept_of_earlier_grants_is_not_of_the_attempt_and_is_of_its_process() {
+        watching(5 * MIB, |watch, at| {
+            watch.granted(5 * MIB);
+            at.account.denied(MIB, at.clock.now());
+            let held = |expected: u64| match at.account.shortage(at.clock.now()) {
+                Some(Shortage::Denied { held_bytes, .. }) => assert_eq!(held_bytes, expected),
+                other => panic!("{other:?}"),
+            };
+            held(0);
+            watch.granted(8 * MIB);
+            held(3 * MIB);
+            assert_eq!(watch.granted_bytes, 8 * MIB);
+            // Less than there was before: functions have given it back.
+            watch.granted(MIB);
+            held(0);
+        });
+    }
+}

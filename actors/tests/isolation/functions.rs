@@ -400,3 +400,10 @@ pub fn remembers(context: &mut TaskContext<'_>, _number: u64) -> Result<u64, Tas
     *count += 1;
     Ok(*count)
 }
+
+/// Keeps so many bytes for as long as its process lives. Which one that is.
+#[task(name = "test.hoards")]
+pub fn hoards(_: &mut TaskContext<'_>, bytes: u64) -> Result<u32, TaskError> {
+    std::mem::forget(std::hint::black_box(vec![1u8; bytes as usize]));
+    Ok(std::process::id())
+}

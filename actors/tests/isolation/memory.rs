@@ -11,7 +11,9 @@ use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::protocol::owner::{self, OwnerMsg, Why};
 use exobus_actors::task::{FailureKind, JobError, TaskOptions};
 
-use crate::functions::{End, Ends, Needs, Starts, Takes, ends, holds, lingers, needs, starts, takes, whereabouts};
+use crate::functions::{
+    End, Ends, Needs, Starts, Takes, ends, hoards, holds, lingers, needs, starts, takes, whereabouts,
+};
 use crate::harness::{ControlGroup, PATIENCE, World, children, line_in, line_of, lives, until};
 
 const MIB: u64 = 1 << 20;
@@ -231,6 +233,28 @@ fn a_thread_that_outlives_its_task_asks_and_gives_back_between_tasks_and_costs_n
     };
     let (result, failures) = world.run(program);
     assert_eq!(result.unwrap(), MIB);
+    assert!(failures.is_empty(), "{failures:?}");
+    world.assert_nothing_is_held();
+}
+
+/// What functions before have left there is not what the task has declared.
+#[test]
+fn a_process_that_has_more_than_a_quarter_of_what_a_task_declares_begins_anew_before_it() {
+    let world = World::within(ExecutorKind::Process, 1, 512 * MIB);
+    let program = async move |futures: Futures| {
+        let first = futures.get_value::<u32>(&futures.submit(hoards, &(12 * MIB), &[])?).await?;
+        let mut processes = vec![first];
+        for (number, options) in [(0, declared(128 * MIB)), (1, declared(32 * MIB)), (2, declared(32 * MIB))] {
+            let next = futures.submit_with(whereabouts, &number, &[], options)?;
+            processes.push(futures.get_value::<u32>(&next).await?);
+        }
+        Ok(processes)
+    };
+    let (result, failures) = world.run(program);
+    let [first, of_large, of_small, after] = result.unwrap()[..] else { panic!("four tasks have run") };
+    assert_eq!(first, of_large, "a tenth of what the task declares is there");
+    assert_ne!(of_large, of_small);
+    assert_eq!(of_small, after, "one that has next to nothing stays");
     assert!(failures.is_empty(), "{failures:?}");
     world.assert_nothing_is_held();
 }

@@ -7,20 +7,25 @@
 //!
 //! Good on the reference machine (2 cores, AVX2): hash of a record below 30 ns; gathering records above 1 GB/s, the library's `interleave` beside it.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::types::{Float32Type, Int32Type};
 use arrow_array::*;
-use arrow_buffer::Buffer;
-use arrow_schema::{DataType, Field};
+use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_data::UnsafeFlag;
+use arrow_ipc::reader::RecordBatchDecoder;
+use arrow_ipc::{MetadataVersion, root_as_message};
+use arrow_schema::{DataType, Field, SchemaRef};
 use arrow_select::interleave::interleave_record_batch;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use exobus_store::{Align, CopyId, Parts, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
 use exobus_tables::RowHasher;
-use exobus_tables::block::{Gather, Layout, Limits, Part, Pick};
-use exobus_tables::semantics::{KeyColumn, KeyEncoder};
+use exobus_tables::block::{Gather, Layout, Limits, Part, Pick, write_part};
+use exobus_tables::semantics::{KeyColumn, KeyEncoder, KeyRows};
 use rustix::time::{ClockId, clock_gettime};
 
 const BATCHES: usize = 80;
@@ -141,6 +146,14 @@ fn hash(criterion: &mut Criterion<ThreadTime>) {
         let hasher = RowHasher::new(&batch.schema()).unwrap();
         group.throughput(Throughput::Elements(rows as u64));
         group.bench_function(name, |bencher| bencher.iter(|| hasher.sum(black_box(&batch)).unwrap()));
+        let mut hashes = Vec::with_capacity(rows);
+        group.bench_function(format!("{name}/rows"), |bencher| {
+            bencher.iter(|| {
+                hashes.clear();
+                hasher.rows(black_box(&batch), &mut hashes).unwrap();
+                hashes.len()
+            });
+        });
     }
 }
 
@@ -176,7 +189,7 @@ fn gather(criterion: &mut Criterion<ThreadTime>) {
                 let mut rest = &mut out[..];
                 for message in &messages {
                     let place = rest.split_off_mut(..message.bytes() as usize).unwrap();
-                    gather.write(message, &picks, place);
+                    message.write(place);
                 }
             });
         });
@@ -203,18 +216,94 @@ fn gather(criterion: &mut Criterion<ThreadTime>) {
 
 fn keys(criterion: &mut Criterion<ThreadTime>) {
     let mut group = criterion.benchmark_group("keys");
-    for (name, make, columns) in [("record", record as Make, vec![0, 1]), ("text", text as Make, vec![0])] {
+    for (name, make, columns) in [
+        ("record", record as Make, vec!["c0", "c1"]),
+        ("text", text as Make, vec!["c0"]),
+        ("dictionary", dictionary as Make, vec!["c0"]),
+    ] {
         let batch = make(&mut Numbers(3), 8192);
         let key: Vec<_> = columns.into_iter().map(KeyColumn::rising).collect();
         let encoder = KeyEncoder::new(&batch.schema(), &key).unwrap();
         group.throughput(Throughput::Elements(8192));
         group.bench_function(name, |bencher| bencher.iter(|| encoder.encode(black_box(&batch)).unwrap().len()));
+        let mut keys = KeyRows::default();
+        group.bench_function(format!("{name}/again"), |bencher| {
+            bencher.iter(|| {
+                keys.clear();
+                encoder.append(black_box(&batch), &mut keys).unwrap();
+                keys.len()
+            });
+        });
+    }
+}
+
+/// The messages of a part one after the other as the library decodes them when it validates nothing, and nobody else checks anything.
+fn decoded(schema: &SchemaRef, part: &Buffer) -> usize {
+    let mut trusted = UnsafeFlag::new();
+    // SAFETY: a gather wrote the part.
+    #[allow(unsafe_code, reason = "what a reading costs at least")]
+    unsafe {
+        trusted.set(true);
+    }
+    let (mut at, mut rows) = (0, 0);
+    while let Some(prefix) = part.get(at..at + 8) {
+        let header_bytes = u32::from_le_bytes(prefix[4..].try_into().unwrap()) as usize;
+        let message = root_as_message(&part[at + 8..at + 8 + header_bytes]).unwrap();
+        let body = part.slice_with_length(at + 8 + header_bytes, message.bodyLength() as usize);
+        let (batch, none) = (message.header_as_record_batch().unwrap(), HashMap::new());
+        let decoder = RecordBatchDecoder::try_new(&body, batch, schema.clone(), &none, &MetadataVersion::V5).unwrap();
+        rows += decoder.with_skip_validation(trusted.clone()).read_record_batch().unwrap().num_rows();
+        at += 8 + header_bytes + body.len();
+    }
+    rows
+}
+
+/// What do the checks of a part that is trusted cost: headers, marks, and one pass over the offsets? The library's reader without any beside it.
+fn read(criterion: &mut Criterion<ThreadTime>) {
+    let mut group = criterion.benchmark_group("read");
+    group.sample_size(10);
+    let dir = tempfile::tempdir().unwrap();
+    for (number, (name, make, rows)) in (1u128..).zip(SHAPES).filter(|(_, (name, ..))| !name.ends_with("merged")) {
+        let options = StoreOptions {
+            memory_bytes: 512 << 20,
+            spill_dirs: vec![dir.path().to_owned()],
+            executors: 1,
+            reserve_per_executor_bytes: 16 << 20,
+            ..StoreOptions::default()
+        };
+        let store = Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new())).unwrap();
+        let batch = make(&mut Numbers(4), rows);
+        let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+        let gather = Gather::new(layout.clone(), &[batch]).unwrap();
+        let picks: Vec<_> = (0..rows as u32).map(|row| Pick { batch: 0, row }).collect();
+        let id = CopyId::new(1, number << 32);
+        let mut writer = store.writer(id, WriterOptions { align: Align::SixtyFour, ..WriterOptions::default() });
+        let mut scratch = vec![0; 8 << 20];
+        write_part(&mut writer, &gather, &picks, RowHash::default(), &Limits::default(), &mut scratch).unwrap();
+        writer.seal().unwrap();
+        let block = store.get(&id, Parts::All).wait().unwrap().part(0);
+        group.throughput(Throughput::Bytes(block.len() as u64));
+        group.bench_function(format!("{name}/trusted"), |bencher| {
+            bencher.iter(|| {
+                // SAFETY: the gather above wrote it.
+                #[allow(unsafe_code, reason = "parts are read as tasks read their own")]
+                let part = unsafe { Part::new(layout.clone(), black_box(block.clone())) };
+                part.map(|batch| batch.unwrap().num_rows()).sum::<usize>()
+            });
+        });
+        // Aligned as the block is, or the library would copy.
+        let mut bytes = MutableBuffer::from_len_zeroed(block.len());
+        bytes.as_slice_mut().copy_from_slice(&block);
+        let bytes = Buffer::from(bytes);
+        group.bench_function(format!("{name}/without_checks"), |bencher| {
+            bencher.iter(|| decoded(layout.schema(), black_box(&bytes)));
+        });
     }
 }
 
 criterion_group! {
     name = benches;
     config = Criterion::default().with_measurement(ThreadTime).sample_size(20);
-    targets = hash, gather, keys
+    targets = hash, gather, read, keys
 }
 criterion_main!(benches);

@@ -26,10 +26,7 @@ pub enum TableError {
         why: &'static str,
     },
     /// Times with a zone, which are instants, meet times without one, which are none.
-    #[error(
-        "column {column}: {left} and {right} do not compare: one is an instant, the other what a clock showed nobody says where; \
-         give both a zone, or none"
-    )]
+    #[error("column {column}: {left} and {right} do not compare: {why}")]
     ZonesMixed {
         /// Path of names from the top, with dots.
         column: String,
@@ -37,6 +34,57 @@ pub enum TableError {
         left: DataType,
         /// The other one.
         right: DataType,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
+    /// Columns of one name in two files have types that no type holds both of.
+    #[error(transparent)]
+    NotUnified(Box<NotUnified>),
+    /// Names of columns that mean one thing to some readers: the same twice, or different by case alone.
+    #[error(
+        "column {left} in {left_place} and column {right} in {right_place} have one name, but for case: rename one of them"
+    )]
+    NamesAlike {
+        /// One name.
+        left: String,
+        /// Which file it is from.
+        left_place: String,
+        /// The other one.
+        right: String,
+        /// Which file that is from.
+        right_place: String,
+    },
+    /// A column whose name is empty: nobody can say which one is meant.
+    #[error("a column in {place} has no name: give it one")]
+    NoName {
+        /// Which file it is in.
+        place: String,
+    },
+    /// There is no column of this name.
+    #[error("no column {column}{}", nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    NoColumn {
+        /// The name, or a path of names with dots.
+        column: String,
+        /// The name that is most like it.
+        nearest: Option<String>,
+    },
+    /// A value is not one of the type that its column is to have.
+    #[error("column {column}, row {row}: {value} is no value of {data_type}")]
+    NotOfType {
+        /// Path of names from the top, with dots.
+        column: String,
+        /// Which row of the batch, from 0; inside lists which of their elements.
+        row: usize,
+        /// The value.
+        value: String,
+        /// The type.
+        data_type: DataType,
+    },
+    /// Keys of one batch are longer than can be counted.
+    #[error("the keys of {rows} rows take more than 4 GiB: take fewer rows at a time")]
+    KeysTooLarge {
+        /// How many rows.
+        rows: usize,
     },
     /// Values of two columns do not compare, or a batch is not of the schema that was said.
     #[error("column {column} is {found}, not {expected}")]
@@ -87,16 +135,26 @@ pub enum TableError {
         found: usize,
     },
     /// No block can hold the row.
-    #[error("row {row} of batch {batch} takes {bytes} bytes; a row may take {bytes_max}")]
+    #[error("row {row} of batch {batch} takes {}; a row may take {bytes_max} bytes", bytes_of(*bytes))]
     RowTooLarge {
         /// Which of the batches that rows are taken from, from 0.
         batch: u32,
         /// Which row of it, from 0.
         row: u32,
-        /// How many bytes a message with this row alone has; `u64::MAX`: more than offsets of its columns can count.
+        /// How many bytes a message with this row alone has; `u64::MAX`: more than offsets of its columns can count, or than may be noted on the way.
         bytes: u64,
         /// How many it may have.
         bytes_max: u64,
+    },
+    /// There is no room for the header of a message.
+    #[error("messages of {columns} columns need a scratch of more than {bytes_min} bytes each, not of {bytes}")]
+    ScratchTooSmall {
+        /// How many columns there are, those inside others too.
+        columns: usize,
+        /// How many bytes there are.
+        bytes: usize,
+        /// How many there have to be at least.
+        bytes_min: usize,
     },
     /// The schema of blocks was written by another release.
     #[error("blocks are of version {found}, this release reads version {expected}: use the exobus that wrote them")]
@@ -124,6 +182,16 @@ pub enum TableError {
         /// What is wrong there.
         what: String,
     },
+    /// What is wrong with a part of an object.
+    #[error("part {part} of object {object}: {source}")]
+    InPart {
+        /// The object.
+        object: exobus_store::CopyId,
+        /// Which part of it, from 0.
+        part: u32,
+        /// What is wrong.
+        source: Box<TableError>,
+    },
     /// A sum is outside what its type can hold.
     #[error("sum of column {column} is outside {data_type}")]
     SumOverflows {
@@ -132,6 +200,27 @@ pub enum TableError {
         /// The type of the sum.
         data_type: DataType,
     },
+    /// Decimals of two scales meet in one sum.
+    #[error("column {column} has {found} digits behind the point where a sum has {expected}")]
+    ScaleDiffers {
+        /// Name of the column.
+        column: String,
+        /// The scale of the sum.
+        expected: i8,
+        /// The other one.
+        found: i8,
+    },
+    /// A sum was written by another release.
+    #[error("a sum is of version {found}, this release reads version {expected}: use the exobus that wrote it")]
+    SumVersion {
+        /// The version that was found.
+        found: u8,
+        /// The one that this release writes and reads.
+        expected: u8,
+    },
+    /// Bytes that are no sum.
+    #[error("bytes that are no sum")]
+    NotASum,
     /// The store gave no memory, or its disk failed.
     #[error(transparent)]
     Store(#[from] exobus_store::StoreError),
@@ -140,9 +229,41 @@ pub enum TableError {
     Arrow(#[from] ArrowError),
 }
 
+/// What a row takes that was measured, or that was given up.
+fn bytes_of(bytes: u64) -> String {
+    match bytes {
+        u64::MAX => "more than can be gathered".to_owned(),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
+/// Which column of which files has no one type.
+#[derive(Debug, thiserror::Error)]
+#[error("column {column} is {left} in {left_place} and {right} in {right_place}: {why}")]
+pub struct NotUnified {
+    /// Path of names from the top, with dots.
+    pub column: String,
+    /// One type.
+    pub left: DataType,
+    /// Which file it is from.
+    pub left_place: String,
+    /// The other one.
+    pub right: DataType,
+    /// Which file that is from.
+    pub right_place: String,
+    /// Why no type holds both, and what to do.
+    pub why: &'static str,
+}
+
 impl TableError {
     /// Whether the data or the request is to blame, rather than this program or its store.
     pub fn is_of_the_input(&self) -> bool {
-        !matches!(self, Self::Store(_) | Self::Arrow(_) | Self::NotABlock { .. } | Self::LayoutDiffers { .. })
+        match self {
+            Self::InPart { source, .. } => source.is_of_the_input(),
+            Self::Store(_) | Self::Arrow(_) | Self::NotABlock { .. } | Self::LayoutDiffers { .. } | Self::NotASum => {
+                false
+            }
+            _ => true,
+        }
     }
 }

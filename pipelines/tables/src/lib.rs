@@ -16,6 +16,8 @@ compile_error!("blocks and hashes are little-endian, as the bytes of Arrow are o
 
 pub mod block;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod plain;
 mod raw;
 pub mod row_hash;

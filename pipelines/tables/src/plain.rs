@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, UInt64Array, downcast_dictionary_array, downcast_run_array};
+use arrow_array::{Array, ArrayRef, UInt64Array, downcast_dictionary_array, downcast_run_array};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::take::take;
@@ -32,6 +32,38 @@ pub fn plain_type(data_type: &DataType) -> DataType {
         DataType::Map(entries, sorted) => DataType::Map(plain_field(entries), *sorted),
         DataType::Struct(fields) => DataType::Struct(plain_fields(fields)),
         other => other.clone(),
+    }
+}
+
+/// The type of the values behind dictionaries and run ends on the outside; views, and encodings inside other types, stay.
+pub(crate) fn unencoded(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => unencoded(values),
+        DataType::RunEndEncoded(_, values) => unencoded(values.data_type()),
+        other => other,
+    }
+}
+
+/// Names from the top down to a column, put together only where an error shows them.
+#[derive(Clone, Copy)]
+pub(crate) struct Path<'a> {
+    above: Option<&'a Path<'a>>,
+    name: &'a str,
+}
+
+impl<'a> Path<'a> {
+    /// A column of this name, inside another one or at the top.
+    pub(crate) fn new(above: Option<&'a Path<'a>>, name: &'a str) -> Self {
+        Self { above, name }
+    }
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.above {
+            Some(above) => write!(f, "{above}.{}", self.name),
+            None => f.write_str(self.name),
+        }
     }
 }
 
@@ -60,50 +92,51 @@ pub fn plain_schema(schema: &Schema) -> Schema {
     Schema::new_with_metadata(plain_fields(schema.fields()), schema.metadata().clone())
 }
 
+/// Most levels of types inside each other: readers of schemas stop at 64 levels of their own, two or three of which are one here.
+const DEPTH_MAX: usize = 16;
+/// Most columns, those inside others too: readers of schemas stop at a million tables, a few of which are one column.
+const COLUMNS_MAX: usize = 100_000;
+
 /// Refuses types that tables do not have.
 ///
 /// # Errors
 /// [`TableError::Unsupported`], with the path of the column.
 pub fn check_supported(fields: &Fields) -> Result<(), TableError> {
-    fields.iter().try_for_each(|field| supported(field.name(), field.data_type()))
+    let mut columns = 0;
+    fields.iter().try_for_each(|field| supported(&Path::new(None, field.name()), field.data_type(), 1, &mut columns))
 }
 
-fn supported(column: &str, data_type: &DataType) -> Result<(), TableError> {
+fn supported(path: &Path<'_>, data_type: &DataType, depth: usize, columns: &mut usize) -> Result<(), TableError> {
     let unsupported =
-        |why| Err(TableError::Unsupported { column: column.to_owned(), data_type: data_type.clone(), why });
+        |why| Err(TableError::Unsupported { column: path.to_string(), data_type: data_type.clone(), why });
+    *columns += 1;
+    if *columns > COLUMNS_MAX {
+        return unsupported("a table has 100 000 columns at most, those inside others too");
+    }
+    let mut inside =
+        |field: &Field| supported(&Path::new(Some(path), field.name()), field.data_type(), depth + 1, columns);
+    if depth > DEPTH_MAX {
+        return unsupported("types are nested 16 deep at most");
+    }
     match data_type {
         DataType::Union(..) => unsupported("tables have no unions; give each of its types a column"),
-        DataType::Dictionary(_, values) => supported(column, values),
-        DataType::RunEndEncoded(_, values) => supported(column, values.data_type()),
-        DataType::FixedSizeList(of, size) if *size >= 0 => {
-            supported(&format!("{column}.{}", of.name()), of.data_type())
-        }
+        DataType::Dictionary(_, values) => supported(path, values, depth + 1, columns),
+        DataType::RunEndEncoded(_, values) => supported(path, values.data_type(), depth + 1, columns),
         DataType::FixedSizeBinary(size) | DataType::FixedSizeList(_, size) if *size < 0 => {
             unsupported("a size below zero")
         }
-        DataType::List(of) | DataType::ListView(of) | DataType::LargeList(of) | DataType::LargeListView(of) => {
-            supported(&format!("{column}.{}", of.name()), of.data_type())
-        }
+        DataType::FixedSizeList(of, _)
+        | DataType::List(of)
+        | DataType::ListView(of)
+        | DataType::LargeList(of)
+        | DataType::LargeListView(of) => inside(of),
         DataType::Map(of, _) => match of.data_type() {
-            DataType::Struct(fields) if fields.len() == 2 => {
-                supported(&format!("{column}.{}", of.name()), of.data_type())
-            }
+            DataType::Struct(fields) if fields.len() == 2 => inside(of),
             _ => unsupported("the entries of a map are a key and a value"),
         },
-        DataType::Struct(fields) => {
-            fields.iter().try_for_each(|field| supported(&format!("{column}.{}", field.name()), field.data_type()))
-        }
+        DataType::Struct(fields) => fields.iter().try_for_each(|field| inside(field)),
         _ => Ok(()),
     }
-}
-
-/// Refuses fields with other names, or in another order, than was said. Elements of lists and entries of maps have no names that count.
-pub(crate) fn check_names(path: &str, expected: &Fields, found: &Fields) -> Result<(), TableError> {
-    let differ = expected.iter().zip(found).find(|(expected, found)| expected.name() != found.name());
-    differ.map_or(Ok(()), |(expected, found)| {
-        let path = if path.is_empty() { expected.name().clone() } else { format!("{path}.{}", expected.name()) };
-        Err(TableError::NameDiffers { expected: path, found: found.name().clone() })
-    })
 }
 
 /// Where the rows of an array are in another one. Keys and run ends are looked up where they lie: nothing is noted for a row.
@@ -180,17 +213,11 @@ impl Indirection {
         }
     }
 
-    /// The rows as an array of the values' type.
-    pub(crate) fn taken(self) -> Result<ArrayRef, TableError> {
+    /// The rows as an array of the values' type, which has a width.
+    fn taken(self) -> Result<ArrayRef, TableError> {
         let rows = self.len;
         let places: Vec<u64> = (0..rows).map(|row| self.place(row) as u64).collect();
         let places = UInt64Array::new(places.into(), self.nulls);
-        if let DataType::FixedSizeBinary(0) = self.values.data_type() {
-            // Of values without bytes the library takes none, however many are asked for (arrow-select 59.3).
-            let is_valid = |place: Option<u64>| place.is_some_and(|place| self.values.is_valid(place as usize));
-            let nulls = NullBuffer::from_iter(places.iter().map(is_valid));
-            return Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), Some(nulls), rows)?));
-        }
         Ok(take(self.values.as_ref(), &places, None)?)
     }
 }
@@ -207,7 +234,7 @@ fn number(width: usize, numbers: &Buffer, at: usize) -> usize {
     }
 }
 
-/// The array without dictionary and run ends on its outside; views, and encodings inside other types, stay.
+/// The array without dictionary and run ends on its outside: few rows of values that have a width.
 pub(crate) fn unpacked(array: &ArrayRef) -> Result<ArrayRef, TableError> {
     let mut array = Arc::clone(array);
     while let Some(indirection) = Indirection::of(array.as_ref()) {

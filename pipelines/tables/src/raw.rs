@@ -1,7 +1,7 @@
 //! Arrays as bytes.
 
 use arrow_array::{Array, cast::AsArray, downcast_primitive_array};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::DataType;
 
 /// The values of an array of a fixed width (numbers, times, intervals, decimals): so many bytes a row, whatever is under nulls.
@@ -10,6 +10,61 @@ pub(crate) fn fixed_values(array: &dyn Array) -> Option<(usize, Buffer)> {
     let width = array.data_type().primitive_width()?;
     let values = downcast_primitive_array!(array => array.values().inner().clone(), _ => return None);
     Some((width, values.slice_with_length(0, width * array.len())))
+}
+
+/// Whole numbers of an array: integers, dates, times, durations, or the unscaled values of decimals.
+#[derive(Clone, Debug)]
+pub(crate) struct WholeNumbers {
+    width: usize,
+    is_signed: bool,
+    bytes: Buffer,
+}
+
+impl WholeNumbers {
+    /// `None`: they are something else.
+    pub(crate) fn of(array: &dyn Array) -> Option<Self> {
+        let is_whole = match array.data_type() {
+            DataType::Interval(_) => false,
+            other => !other.is_floating(),
+        };
+        let (width, bytes) = fixed_values(array).filter(|_| is_whole)?;
+        Some(Self { width, is_signed: !array.data_type().is_unsigned_integer(), bytes })
+    }
+
+    /// Bytes of each.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// One of up to 128 bits; of wider ones the lowest 128.
+    #[inline]
+    pub(crate) fn narrow(&self, row: usize) -> i128 {
+        let bytes = &self.bytes.as_slice()[row * self.width..(row + 1) * self.width];
+        let signed = self.is_signed;
+        match *bytes {
+            [one] if signed => i128::from(one as i8),
+            [one] => i128::from(one),
+            [a, b] if signed => i128::from(i16::from_le_bytes([a, b])),
+            [a, b] => i128::from(u16::from_le_bytes([a, b])),
+            [a, b, c, d] if signed => i128::from(i32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d] => i128::from(u32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] if signed => i128::from(i64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            [a, b, c, d, e, f, g, h] => i128::from(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            _ => i128::from_le_bytes(*bytes.first_chunk().expect("16 bytes or 32")),
+        }
+    }
+
+    /// One of any width.
+    #[inline]
+    pub(crate) fn wide(&self, row: usize) -> i256 {
+        match self.width {
+            32 => {
+                let bytes = &self.bytes.as_slice()[row * 32..(row + 1) * 32];
+                i256::from_le_bytes(bytes.try_into().expect("32 bytes"))
+            }
+            _ => i256::from_i128(self.narrow(row)),
+        }
+    }
 }
 
 /// Where the bytes of each row of a column of bytes or text are.
@@ -80,6 +135,20 @@ impl ByteRanges {
 }
 
 impl ByteRanges {
+    /// The bytes of all rows, where these lie one behind the other, and of nothing else.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        match self {
+            Self::Small(offsets, values) => {
+                Some(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
+            }
+            Self::Large(offsets, values) => {
+                Some(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
+            }
+            Self::View(..) => None,
+            Self::Fixed(_, values) => Some(values.as_slice()),
+        }
+    }
+
     /// How many bytes a row has.
     #[inline]
     pub(crate) fn bytes_of(&self, row: usize) -> usize {

@@ -90,16 +90,18 @@ pub(crate) fn data_type(seeded: &mut Seeded, depth: usize) -> DataType {
         Arc::new(Field::new(name, of, nullable))
     };
     let flat = seeded.pick(&flat_types());
+    // Values of dictionaries and runs may be nested, too.
+    let behind = if depth > 0 && seeded.one_in(3) { data_type(seeded, depth - 1) } else { flat.clone() };
     match seeded.below(if depth > 0 { 14 } else { 6 }) {
         0 => DataType::Dictionary(
             Box::new(seeded.pick(&[DataType::Int8, DataType::UInt16, DataType::Int32])),
-            Box::new(flat),
+            Box::new(behind),
         ),
         1 => {
             let ends = seeded.pick(&[DataType::Int16, DataType::Int32, DataType::Int64]);
             DataType::RunEndEncoded(
                 Arc::new(Field::new("run_ends", ends, false)),
-                Arc::new(Field::new("values", flat, true)),
+                Arc::new(Field::new("values", behind, true)),
             )
         }
         6 => DataType::List(of(seeded, "item")),
@@ -130,7 +132,8 @@ fn bytes(seeded: &mut Seeded, count: usize) -> Vec<u8> {
 }
 
 fn texts(seeded: &mut Seeded, rows: usize) -> Vec<Option<String>> {
-    const WORDS: [&str; 6] = ["", "a", "grüße", "exactly 12 b", "longer than twelve bytes", "\u{1f980}"];
+    const WORDS: [&str; 8] =
+        ["", "a", "a\0", "a\0\u{1}", "grüße", "exactly 12 b", "longer than twelve bytes", "\u{1f980}"];
     let nulls = nulls(seeded, rows);
     let valid = |row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
     (0..rows)
@@ -390,7 +393,7 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
     }
     let [message] = gather.messages(&picks, &Limits::default()).unwrap().try_into().unwrap();
     let mut bytes = vec![0; message.bytes() as usize];
-    gather.write(&message, &picks, &mut bytes);
+    message.write(&mut bytes);
     Part::of_bytes(layout, Buffer::from(bytes)).next().unwrap().unwrap()
 }
 

@@ -148,3 +148,19 @@ fn memory_of_readers_is_beside_the_region_and_denied_where_there_is_none() {
     drop(budget);
     assert_eq!(outside(), 0);
 }
+
+#[test]
+fn a_scratch_without_room_for_a_header_is_refused_and_no_row_is_blamed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(64 * MIB, &dir);
+    let mut writer = store.writer(CopyId::new(1, 7 << 32), WriterOptions::default());
+    let batch = batch(10);
+    let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+    let gather = Gather::new(layout.clone(), &[batch]).unwrap();
+    let picks = [Pick { batch: 0, row: 3 }];
+    let mut scratch = vec![0; layout.header_bytes()];
+    let error = write_part(&mut writer, &gather, &picks, Default::default(), &Limits::default(), &mut scratch);
+    let expected =
+        format!("messages of 2 columns need a scratch of more than {0} bytes each, not of {0}", layout.header_bytes());
+    assert_eq!(error.unwrap_err().to_string(), expected);
+}

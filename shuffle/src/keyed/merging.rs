@@ -60,8 +60,8 @@ fn merge_blocks<J: Registered>(
         let bytes = pieces::bytes(blocks.iter().map(Block::parts), &parts);
         for part in parts {
             context.check_cancelled()?;
-            let parts = of.iter().zip(&blocks).map(|(arg, block)| (*arg, block.part(part)));
-            let parts: Vec<(usize, Block)> = parts.filter(|(_, part)| !part.is_empty()).collect();
+            let parts = of.iter().zip(&blocks).map(|(arg, block)| (*arg, block.part_bytes(part)));
+            let parts: Vec<(usize, &[u8])> = parts.filter(|(_, part)| !part.is_empty()).collect();
             let runs = parts.iter().map(|(_, part)| SliceRows::new(part)).collect();
             let mut merge = RowMerge::new(runs)?;
             merge_part(&*params.job, &mut merge, context.output_at_sized(piece, bytes)?)?;

@@ -77,9 +77,9 @@ fn concatenate(
     writer.begin_part(None)?;
     for (blocks, read) in args.iter().zip(read) {
         for block in blocks {
-            let bytes = block.part(part);
-            writer.write(&bytes)?;
-            let rows = sum(&bytes)?;
+            let bytes = block.part_bytes(part);
+            writer.write(bytes)?;
+            let rows = sum(bytes)?;
             read.add(rows);
             written.add(rows);
         }

@@ -121,6 +121,7 @@ fn parts_are_read_one_by_one_and_as_runs() {
         let run = store.get(&copy(id), Parts::Range(1, 4)).wait().unwrap();
         assert_eq!(run.parts().len(), 3);
         assert!(*run.part(1) == *parts[2] && *run.part(2) == *parts[3] && run.part(0).is_empty());
+        assert!(run.part_bytes(1) == parts[2] && run.part_bytes(2) == parts[3] && run.part_bytes(0).is_empty());
         assert_eq!(run.header().rows, 3);
         assert_eq!(run.verify(), Ok(()));
         if align == Align::One {

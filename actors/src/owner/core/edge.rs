@@ -34,7 +34,7 @@ pub(super) struct EdgeEntry {
     shape: EdgeShape,
     /// In the order in which they joined; an object may have been forgotten since.
     members: Vec<Index>,
-    /// Those of which parts had been freed when they joined, and that no set was made of since.
+    /// Those of which parts had been freed when they joined, by this run of the job or by one before, and that no set was made of since.
     late: Vec<Index>,
     /// How many sets are of it, and which.
     sets: u32,
@@ -209,7 +209,8 @@ impl OwnerState {
             self.tasks[task].is_unread();
         }
         self.edges[edge].members.push(member);
-        if self.objects[member].copy().is_spent() {
+        // Of a copy that an earlier run has left and that has not come back yet the entry of its object says nothing.
+        if self.objects[member].copy().is_spent() || self.resumed.is_spent(object) {
             self.edges[edge].late.push(member);
         }
         if self.objects[member].was_made() {
@@ -295,12 +296,16 @@ impl OwnerState {
         let Some(edge) = self.by_edge.get(&id).copied() else { return };
         self.edges[edge].unread(parts.clone());
         self.cancel_readers(edge, |read| overlap(read, &parts));
-        // Who has read them, and runs again, needs them.
-        if !self.edges[edge].is_read_once() || self.is_read_again(edge) {
+        if !self.edges[edge].is_read_once() {
             return;
         }
+        // Who has read them, and runs again, needs them. In an earlier run nobody may have, and they were freed.
+        let needed = self.is_read_again(edge);
         for set in self.sets_of(edge).collect::<Vec<_>>() {
-            self.free_parts(set, Parts::Range(parts.start, parts.end));
+            match needed {
+                true => self.may_have_been_freed(set),
+                false => self.free_parts(set, Parts::Range(parts.start, parts.end)),
+            }
         }
     }
 
@@ -483,8 +488,8 @@ impl OwnerState {
         }
     }
 
-    /// Parts of the members of a set may have been freed by an earlier run of the job, for which the other edges that they have joined were over.
-    /// Their readers need whole ones: copies that an earlier run has left are done without, whether they are here or come back.
+    /// Parts of the members of a set may have been freed by an earlier run of the job, for which nobody needed them any more.
+    /// Readers of this run need whole ones: copies that an earlier run has left are done without, whether they are here or come back.
     fn may_have_been_freed(&mut self, set: Index) {
         let run = self.numbering.run;
         if run == 0 {

@@ -64,9 +64,14 @@ impl Resumed {
         }
     }
 
+    /// Whether parts of an object were freed of which no copy has been taken.
+    pub(super) fn is_spent(&self, object: ObjectId) -> bool {
+        self.outputs.get(&object).is_some_and(|made| made.spent)
+    }
+
     /// A copy of this object is of use only if it is whole.
     pub(super) fn whole_or_none(&mut self, object: ObjectId) {
-        if self.outputs.get(&object).is_some_and(|made| made.spent) {
+        if self.is_spent(object) {
             self.forget(object);
         }
     }

@@ -172,6 +172,66 @@ fn what_may_have_been_freed_by_the_run_before_is_made_again_for_readers_of_anoth
     }
 }
 
+/// The run before had freed a part for who read it, before its object joined another edge.
+#[test]
+fn what_the_run_before_had_freed_when_it_joined_another_edge_is_made_again_though_its_node_comes_back() {
+    let map = task("map", &[]);
+    let members = [map.output(0)];
+    let [set, others] = [READ, OTHER].map(|edge| SetId::of_members(edge, &members));
+    let reduce = task("reduce", &[column(set)]);
+    for found_late in [false, true] {
+        let mut world = resumed(&[("a", 2)], vec![done(map, "a", 1), done(reduce, "gone", 1)], Vec::new());
+        world.keep(&node("a"), map.output(0), 1);
+        if !found_late {
+            world.inventory(&node("a"));
+        }
+        world.submit("map", &[]);
+        for (edge, set) in [(READ, set), (OTHER, others)] {
+            world.owner.open_edge(edge, EdgeShape::new("map -> reduce", 1));
+            world.owner.join_edge(edge, map.output(0));
+            world.owner.make_set(set, &members, Some(edge));
+            if edge == READ {
+                world.submit("reduce", &[column(set)]);
+            }
+        }
+        let reader = world.submit("reader", &[column(others)]);
+        world.inventory(&node("a"));
+        assert!(world.runs(map) && !world.runs(reader), "found late: {found_late}");
+        world.complete_with(map, &[output(8, 1)], &[]);
+        assert!(world.runs(reader));
+    }
+}
+
+/// In the run before nobody read again when the parts were declared unread.
+#[test]
+fn what_was_declared_unread_while_another_reader_runs_again_is_made_again_for_readers_of_another_edge() {
+    let [map, other] = ["map", "other"].map(|name| task(name, &[]));
+    let sets = [map, other].map(|map| SetId::of_members(READ, &[map.output(0)]));
+    let reduce = task("reduce", &[column(sets[0])]);
+    let log = vec![done(map, "gone", 1), done(other, "a", 1), done(reduce, "gone", 1)];
+    let mut world = resumed(&[("a", 4)], log, Vec::new());
+    world.keep(&node("a"), other.output(0), 1);
+    world.inventory(&node("a"));
+    world.owner.open_edge(READ, EdgeShape::new("map -> reduce", 2));
+    for ((name, map), set) in [("map", map), ("other", other)].into_iter().zip(sets) {
+        world.submit(name, &[]);
+        world.owner.join_edge(READ, map.output(0));
+        world.owner.make_set(set, &[map.output(0)], Some(READ));
+    }
+    world.submit("reduce", &[column(sets[0])]);
+    world.submit("reader", &[whole(reduce)]);
+    assert!(world.runs(map) && !world.runs(other), "who has read the first one runs again");
+    world.owner.unread(READ, 0..2);
+    let others = SetId::of_members(OTHER, &[other.output(0)]);
+    world.owner.open_edge(OTHER, EdgeShape::new("map -> reduce", 2));
+    world.owner.join_edge(OTHER, other.output(0));
+    world.owner.make_set(others, &[other.output(0)], Some(OTHER));
+    let reader = world.submit("another reader", &[column(others)]);
+    assert!(world.runs(other) && !world.runs(reader), "parts of its only copy may be gone");
+    world.complete_with(other, &[output(8, 1)], &[]);
+    assert!(world.runs(reader));
+}
+
 #[test]
 fn a_task_that_was_cancelled_waits_for_that() {
     let merge = task("merge", &[]);

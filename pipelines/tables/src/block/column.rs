@@ -1,14 +1,11 @@
 //! A column as rows are taken from it: the arrays of all batches, resolved once into what the loops need.
 
-use std::sync::Arc;
-
-use arrow_array::{Array, ArrayRef, StructArray, cast::AsArray};
+use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use super::picks::{FILLER, NULL, Picks, Spans};
-use crate::TableError;
-use crate::plain::{Indirection, check_names, plain_type};
+use crate::plain::Indirection;
 use crate::raw::{ByteRanges, ElementRanges, fixed_values};
 
 /// One column of all batches. Vectors have an entry for each batch.
@@ -53,9 +50,8 @@ pub(super) enum Values {
 }
 
 impl Column {
-    /// The column of this path and plain field, of these arrays in any encoding.
-    pub(super) fn new(path: &str, field: &Field, mut arrays: Vec<ArrayRef>) -> Result<Self, TableError> {
-        let data_type = field.data_type();
+    /// The column of this path and plain field, of arrays that are of its type as `check_type` has it.
+    pub(super) fn new(path: &str, field: &Field, mut arrays: Vec<ArrayRef>) -> Self {
         let mut levels = Vec::new();
         loop {
             let level: Vec<_> = arrays.iter().map(|array| Indirection::of(array.as_ref())).collect();
@@ -69,19 +65,43 @@ impl Column {
             }
             levels.push(level);
         }
-        for array in &arrays {
-            check(path, data_type, array)?;
-        }
         let of: Vec<_> =
             arrays.iter().map(|array| array.nulls().filter(|nulls| nulls.null_count() > 0).cloned()).collect();
         let nulls = NullRows { any: of.iter().any(Option::is_some), of };
         let required = (!field.is_nullable()).then(|| path.to_owned());
-        Ok(Self { required, levels, nulls, values: Values::new(path, data_type, &arrays)? })
+        Self { required, levels, nulls, values: Values::new(path, field.data_type(), &arrays) }
+    }
+
+    /// Puts the only source of `other`, a column of the same field, in the place of a source of this one.
+    pub(super) fn replace(&mut self, source: usize, other: Self) {
+        let sources = self.nulls.of.len();
+        let mut levels = other.levels.into_iter();
+        for level in &mut self.levels {
+            level[source] = levels.next().and_then(only);
+        }
+        for more in levels {
+            let mut level = vec![None; sources];
+            level[source] = only(more);
+            self.levels.push(level);
+        }
+        while self.levels.pop_if(|level| level.iter().all(Option::is_none)).is_some() {}
+        self.nulls.of[source] = only(other.nulls.of);
+        self.nulls.any = self.nulls.of.iter().any(Option::is_some);
+        self.values.replace(source, other.values);
+    }
+
+    /// The same rows behind all dictionaries and run ends. `None`: more than `most` spans.
+    pub(super) fn behind(&self, picks: impl Picks, most: usize) -> Option<Spans> {
+        let mut spans = self.inward(0, picks, most)?;
+        for level in 1..self.levels.len() {
+            spans = self.inward(level, spans.as_slice(), most)?;
+        }
+        Some(spans)
     }
 
     /// The same rows one level further in.
-    pub(super) fn inward(&self, level: usize, picks: impl Picks) -> Spans {
-        let mut spans = Spans::default();
+    fn inward(&self, level: usize, picks: impl Picks, most: usize) -> Option<Spans> {
+        let mut spans = Spans::new(most);
         picks.each(|span| {
             let Some(indirection) = self.levels[level].get(span.source()).and_then(Option::as_ref) else {
                 return spans.push(span.source, span.start, u64::from(span.len));
@@ -93,7 +113,7 @@ impl Column {
                 }
             }
         });
-        spans
+        spans.not_too_many()
     }
 }
 
@@ -105,12 +125,20 @@ impl NullRows {
     }
 }
 
+/// The entry of the only source.
+fn only<T>(of: Vec<Option<T>>) -> Option<T> {
+    of.into_iter().next().flatten()
+}
+
 impl Values {
-    fn new(path: &str, data_type: &DataType, arrays: &[ArrayRef]) -> Result<Self, TableError> {
+    fn new(path: &str, data_type: &DataType, arrays: &[ArrayRef]) -> Self {
         let inner = |field: &FieldRef, children: Vec<ArrayRef>| {
-            Column::new(&format!("{path}.{}", field.name()), field, children)
+            Box::new(Column::new(&format!("{path}.{}", field.name()), field, children))
         };
-        Ok(match data_type {
+        let lists = || -> (Vec<ElementRanges>, Vec<ArrayRef>) {
+            arrays.iter().map(|array| ElementRanges::of(array.as_ref()).expect("the type was checked")).unzip()
+        };
+        match data_type {
             DataType::Null => Self::Null,
             DataType::Boolean => Self::Bits(arrays.iter().map(|array| array.as_boolean().values().clone()).collect()),
             DataType::FixedSizeBinary(width) => {
@@ -124,68 +152,46 @@ impl Values {
                 let of = |array: &ArrayRef| ByteRanges::of(array.as_ref()).expect("the type was checked");
                 Self::Bytes { wide, ranges: arrays.iter().map(of).collect() }
             }
-            DataType::Map(field, _) => {
-                // Who writes a map names its entries, keys and values as he likes.
-                let entries = arrays.iter().map(|array| array.as_map().entries());
-                let renamed = |entries: &StructArray| {
-                    let DataType::Struct(names) = field.data_type() else { unreachable!("entries are structs") };
-                    let fields = names
-                        .iter()
-                        .zip(entries.fields())
-                        .map(|(name, field)| Arc::new(field.as_ref().clone().with_name(name.name())));
-                    let (columns, nulls) = (entries.columns().to_vec(), entries.nulls().cloned());
-                    Ok(Arc::new(StructArray::try_new(fields.collect(), columns, nulls)?) as ArrayRef)
-                };
-                let children = entries.map(renamed).collect::<Result<_, TableError>>()?;
-                let of = |array: &ArrayRef| ElementRanges::of(array.as_ref()).expect("the type was checked").0;
-                let ranges = arrays.iter().map(of).collect();
-                Self::Lists { wide: false, ranges, child: Box::new(inner(field, children)?) }
-            }
-            DataType::List(field) | DataType::LargeList(field) => {
-                let of = |array: &ArrayRef| ElementRanges::of(array.as_ref()).expect("the type was checked");
-                let (ranges, children) = arrays.iter().map(of).unzip();
+            DataType::List(field) | DataType::LargeList(field) | DataType::Map(field, _) => {
+                let (ranges, children) = lists();
                 let wide = matches!(data_type, DataType::LargeList(_));
-                Self::Lists { wide, ranges, child: Box::new(inner(field, children)?) }
+                Self::Lists { wide, ranges, child: inner(field, children) }
             }
-            DataType::FixedSizeList(field, size) => {
-                let children = arrays.iter().map(|array| array.as_fixed_size_list().values().clone()).collect();
-                Self::FixedLists(*size as usize, Box::new(inner(field, children)?))
-            }
+            DataType::FixedSizeList(field, size) => Self::FixedLists(*size as usize, inner(field, lists().1)),
             DataType::Struct(fields) => {
-                arrays.iter().try_for_each(|array| check_names(path, fields, array.as_struct().fields()))?;
                 let of = |at: usize| arrays.iter().map(|array| array.as_struct().column(at).clone()).collect();
-                let columns = fields.iter().enumerate().map(|(at, field)| inner(field, of(at)));
-                Self::Struct(columns.collect::<Result<_, _>>()?)
+                Self::Struct(fields.iter().enumerate().map(|(at, field)| *inner(field, of(at))).collect())
             }
             _ => {
                 let width = data_type.primitive_width().expect("the schema was checked");
                 let of = |array: &ArrayRef| fixed_values(array.as_ref()).expect("the type was checked").1;
                 Self::Fixed(width, arrays.iter().map(of).collect())
             }
-        })
+        }
+    }
+
+    fn replace(&mut self, source: usize, other: Self) {
+        match (self, other) {
+            (Self::Null, Self::Null) => (),
+            (Self::Bits(of), Self::Bits(mut other)) => of[source] = other.remove(0),
+            (Self::Fixed(_, of), Self::Fixed(_, mut other)) => of[source] = other.remove(0),
+            (Self::Bytes { ranges, .. }, Self::Bytes { ranges: mut other, .. }) => ranges[source] = other.remove(0),
+            (Self::Lists { ranges, child, .. }, Self::Lists { ranges: mut other, child: other_child, .. }) => {
+                ranges[source] = other.remove(0);
+                child.replace(source, *other_child);
+            }
+            (Self::FixedLists(_, child), Self::FixedLists(_, other)) => child.replace(source, *other),
+            (Self::Struct(fields), Self::Struct(others)) => {
+                fields.iter_mut().zip(others).for_each(|(field, other)| field.replace(source, other));
+            }
+            (_, other) => unreachable!("{other:?} is of another type"),
+        }
     }
 }
 
-/// Refuses an array of another type. Of what is nested only the outside: the rest is checked in its turn.
-fn check(path: &str, expected: &DataType, array: &ArrayRef) -> Result<(), TableError> {
-    let found = plain_type(array.data_type());
-    let same = match (expected, &found) {
-        (DataType::List(_), DataType::List(_))
-        | (DataType::LargeList(_), DataType::LargeList(_))
-        | (DataType::Map(..), DataType::Map(..)) => true,
-        (DataType::FixedSizeList(_, left), DataType::FixedSizeList(_, right)) => left == right,
-        (DataType::Struct(left), DataType::Struct(right)) => left.len() == right.len(),
-        (left, right) => left == right,
-    };
-    match same {
-        true => Ok(()),
-        false => Err(TableError::TypeDiffers { column: path.to_owned(), expected: expected.clone(), found }),
-    }
-}
-
-/// The elements of the lists of these rows: rows that are null have none. `None`: too many.
-pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl Picks) -> Option<Spans> {
-    let mut spans = Spans::default();
+/// The elements of the lists of these rows: rows that are null have none. `None`: too many, or more than `most` spans.
+pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl Picks, most: usize) -> Option<Spans> {
+    let mut spans = Spans::new(most);
     picks.each(|span| {
         if !span.is_of_a_source() {
             return;
@@ -200,9 +206,9 @@ pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl P
 }
 
 /// The elements of lists of a fixed size, or with a size of one the fields of structs: under a null there are as many, which nobody sees.
-/// `None`: too many.
-pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks) -> Option<Spans> {
-    let (mut spans, size) = (Spans::default(), size as u64);
+/// `None`: too many, or more than `most` spans.
+pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks, most: usize) -> Option<Spans> {
+    let (mut spans, size) = (Spans::new(most), size as u64);
     picks.each(|span| {
         let source = span.source();
         if !span.is_of_a_source() {

@@ -36,15 +36,18 @@ impl<'a> Body<'a> {
         buffer
     }
 
+    /// When all columns were written: that nothing is left of what was measured.
+    pub(super) fn end(self) {
+        let left = (self.rest.len(), self.nodes.len(), self.buffers.len());
+        assert_eq!(left, (0, 0, 0), "bytes, arrays and buffers that were measured and not written");
+    }
+
     /// Writes a column of which these rows are taken.
     pub(super) fn add<P: Picks>(&mut self, column: &Column, picks: P) {
         match column.levels.len() {
             0 => self.add_plain(column, picks),
-            levels => {
-                let mut spans = column.inward(0, picks);
-                for level in 1..levels {
-                    spans = column.inward(level, spans.as_slice());
-                }
+            _ => {
+                let spans = column.behind(picks, usize::MAX).expect(MEASURED);
                 self.add_plain(column, spans.as_slice());
             }
         }
@@ -82,14 +85,14 @@ impl<'a> Body<'a> {
                         ends(len, picks, valid, offsets.as_chunks_mut::<4>().0, |end| (end as u32).to_le_bytes());
                     }
                 }
-                self.add(child, elements(&column.nulls, ranges, picks).expect(MEASURED).as_slice());
+                self.add(child, elements(&column.nulls, ranges, picks, usize::MAX).expect(MEASURED).as_slice());
             }
             Values::FixedLists(size, child) => {
-                self.add(child, fixed_elements(*size, &column.nulls, picks).expect(MEASURED).as_slice())
+                self.add(child, fixed_elements(*size, &column.nulls, picks, usize::MAX).expect(MEASURED).as_slice())
             }
             Values::Struct(children) => match nulls > 0 || P::MAY_BE_OF_NONE {
                 true => {
-                    let spans = fixed_elements(1, &column.nulls, picks).expect(MEASURED);
+                    let spans = fixed_elements(1, &column.nulls, picks, usize::MAX).expect(MEASURED);
                     children.iter().for_each(|child| self.add(child, spans.as_slice()));
                 }
                 false => children.iter().for_each(|child| self.add(child, picks)),

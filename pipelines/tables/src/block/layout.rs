@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_ipc::convert::{IpcSchemaEncoder, try_schema_from_flatbuffer_bytes};
+use arrow_ipc::convert::IpcSchemaEncoder;
 use arrow_ipc::{
     FieldNode, KeyValue, KeyValueArgs, Message, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
 };
@@ -10,7 +10,7 @@ use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
 use twox_hash::XxHash3_64;
 
-use super::padded;
+use super::{padded, schema};
 use crate::{TableError, plain};
 
 /// Of the schema of blocks as [`Layout::encode`] writes it, and of blocks. Raised by whoever changes what the bytes mean; a sample is stored in the tests.
@@ -155,14 +155,20 @@ impl Layout {
             return Err(TableError::BlockVersion { found, expected: VERSION });
         }
         let (checksum, message) = rest.split_first_chunk::<8>().ok_or_else(|| damaged(8, "no checksum"))?;
-        // The library takes for granted that a schema makes sense, and panics otherwise.
         if u64::from_le_bytes(*checksum) != XxHash3_64::oneshot(message) {
             return Err(damaged(8, "its checksum is another one"));
         }
         let header = message.get(PREFIX_BYTES..).ok_or_else(|| damaged(16, "no schema"))?;
-        let schema = try_schema_from_flatbuffer_bytes(header)
-            .map_err(|error| TableError::NotABlock { at: 16, what: error.to_string() })?;
+        let schema = schema::read(header).map_err(|what| TableError::NotABlock { at: 16, what })?;
         Self::new(&schema)
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl Layout {
+    /// Bytes that begin as those of a layout do, whose checksum is that of `message`.
+    pub(crate) fn with_checksum(message: &[u8]) -> Vec<u8> {
+        [&MAGIC[..], &VERSION.to_le_bytes(), &XxHash3_64::oneshot(message).to_le_bytes(), message].concat()
     }
 }
 

@@ -12,20 +12,22 @@ pub(super) struct Measure {
     /// Bytes of the message so far, and how many are too many.
     bytes: u64,
     bytes_max: u64,
+    /// How many spans of elements are noted at most, at each level of nesting.
+    spans_max: usize,
 }
 
 /// Why rows are no message.
 pub(super) enum Refused {
-    /// More elements or bytes than the offsets of a column can count or a message may have.
+    /// More elements or bytes than the offsets of a column can count or a message may have, or more spans than are noted.
     TooMany,
     /// A null in the column of this path, which says that it has none.
     Null(String),
 }
 
 impl Measure {
-    /// Of a message with a header of so many bytes; it is measured no further when it has more than `bytes_max`.
-    pub(super) fn new(header_bytes: u64, bytes_max: u64) -> Self {
-        Self { bytes: header_bytes, bytes_max, ..Self::default() }
+    /// Of a message with a header of so many bytes; it is measured no further when it has more than `bytes_max`, or spans than `spans_max`.
+    pub(super) fn new(header_bytes: u64, bytes_max: u64, spans_max: usize) -> Self {
+        Self { bytes: header_bytes, bytes_max, spans_max, ..Self::default() }
     }
 
     /// Length of the message.
@@ -45,11 +47,8 @@ impl Measure {
     pub(super) fn add<P: Picks>(&mut self, column: &Column, picks: P) -> Result<(), Refused> {
         match column.levels.len() {
             0 => self.add_plain(column, picks),
-            levels => {
-                let mut spans = column.inward(0, picks);
-                for level in 1..levels {
-                    spans = column.inward(level, spans.as_slice());
-                }
+            _ => {
+                let spans = column.behind(picks, self.spans_max).ok_or(Refused::TooMany)?;
                 self.add_plain(column, spans.as_slice())
             }
         }
@@ -85,17 +84,17 @@ impl Measure {
                 self.buffer(bytes)?;
             }
             Values::Lists { wide, ranges, child } => {
-                let spans = elements(&column.nulls, ranges, picks).ok_or(Refused::TooMany)?;
+                let spans = elements(&column.nulls, ranges, picks, self.spans_max).ok_or(Refused::TooMany)?;
                 self.buffer(offsets(rows, *wide, spans.as_slice().rows())?)?;
                 self.add(child, spans.as_slice())?;
             }
             Values::FixedLists(size, child) => {
-                let spans = fixed_elements(*size, &column.nulls, picks).ok_or(Refused::TooMany)?;
+                let spans = fixed_elements(*size, &column.nulls, picks, self.spans_max).ok_or(Refused::TooMany)?;
                 self.add(child, spans.as_slice())?;
             }
             Values::Struct(children) => match nulls > 0 || P::MAY_BE_OF_NONE {
                 true => {
-                    let spans = fixed_elements(1, &column.nulls, picks).ok_or(Refused::TooMany)?;
+                    let spans = fixed_elements(1, &column.nulls, picks, self.spans_max).ok_or(Refused::TooMany)?;
                     children.iter().try_for_each(|child| self.add(child, spans.as_slice()))?;
                 }
                 false => children.iter().try_for_each(|child| self.add(child, picks))?,

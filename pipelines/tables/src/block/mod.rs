@@ -28,6 +28,7 @@ mod measure;
 mod part;
 mod picks;
 mod read;
+mod schema;
 
 pub use gather::{Gather, Limits, Message};
 pub use layout::Layout;

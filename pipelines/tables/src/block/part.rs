@@ -12,7 +12,7 @@ use crate::TableError;
 /// Parts of the object have to be [aligned](exobus_store::Align::SixtyFour), or nobody reads them in place.
 ///
 /// # Errors
-/// [`TableError::RowTooLarge`], before anything was written; the store's.
+/// [`TableError::RowTooLarge`], [`TableError::ScratchTooSmall`], before anything was written; the store's.
 pub fn write_part(
     writer: &mut ObjectWriter,
     gather: &Gather,
@@ -21,7 +21,11 @@ pub fn write_part(
     limits: &Limits,
     scratch: &mut [u8],
 ) -> Result<(), TableError> {
-    let room = scratch.len() as u64;
+    let (layout, room) = (gather.layout(), scratch.len() as u64);
+    if scratch.len() <= layout.header_bytes() {
+        let (columns, bytes, bytes_min) = (layout.nodes(), scratch.len(), layout.header_bytes());
+        return Err(TableError::ScratchTooSmall { columns, bytes, bytes_min });
+    }
     let limits =
         Limits { bytes_max: limits.bytes_max.min(room), row_bytes_max: limits.row_bytes_max.min(room), ..*limits };
     let messages = gather.messages(picks, &limits)?;
@@ -30,11 +34,11 @@ pub fn write_part(
         let bytes = message.bytes() as usize;
         match writer.spare()?.get_mut(..bytes) {
             Some(place) => {
-                gather.write(message, picks, place);
+                message.write(place);
                 writer.advance(bytes);
             }
             None => {
-                gather.write(message, picks, &mut scratch[..bytes]);
+                message.write(&mut scratch[..bytes]);
                 writer.write(&scratch[..bytes])?;
             }
         }

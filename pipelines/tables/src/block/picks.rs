@@ -107,14 +107,23 @@ impl Span {
 }
 
 /// Spans that are put together one behind the other; those that touch become one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Spans {
     spans: Vec<Span>,
+    /// How many are noted at most.
+    most: usize,
+    /// Whether there were more.
+    are_more: bool,
     /// How many there are, also those that were too many to be noted.
     rows: u64,
 }
 
 impl Spans {
+    /// None yet, and so many at most.
+    pub(super) fn new(most: usize) -> Self {
+        Self { spans: Vec::new(), most, are_more: false, rows: 0 }
+    }
+
     pub(super) fn push(&mut self, source: u32, start: u64, mut len: u64) {
         let mut start = start;
         self.rows = self.rows.saturating_add(len);
@@ -129,16 +138,17 @@ impl Spans {
             last.len += more as u32;
             (start, len) = (start + more, len - more);
         }
-        while len > 0 {
+        self.are_more |= len > 0 && self.spans.len() >= self.most;
+        while len > 0 && !self.are_more {
             let some = len.min(u64::from(u32::MAX));
             self.spans.push(Span { source, len: some as u32, start });
             (start, len) = (start + some, len - some);
         }
     }
 
-    /// `None`: more than [`ELEMENTS_MAX`].
+    /// `None`: more rows than [`ELEMENTS_MAX`], or more spans than are noted.
     pub(super) fn not_too_many(self) -> Option<Self> {
-        (self.rows <= ELEMENTS_MAX).then_some(self)
+        (self.rows <= ELEMENTS_MAX && !self.are_more).then_some(self)
     }
 
     pub(super) fn as_slice(&self) -> &[Span] {

@@ -11,7 +11,7 @@ use arrow_data::UnsafeFlag;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_ipc::{FieldNode, Message, MetadataVersion, root_as_message};
 use arrow_schema::DataType;
-use exobus_store::Block;
+use exobus_store::{Block, CopyId};
 use flatbuffers::VectorIter;
 
 use super::layout::{CONTINUATION, Layout, PREFIX_BYTES};
@@ -28,6 +28,8 @@ pub struct Part {
     /// Whether arrays that are not aligned are refused rather than copied.
     is_in_place: bool,
     trusted: UnsafeFlag,
+    /// Object and part, where it is one: what errors name.
+    name: Option<(CopyId, u32)>,
 }
 
 impl Part {
@@ -39,21 +41,21 @@ impl Part {
     /// functions of users wrote, are read with [`of_block`](Self::of_block).
     #[allow(unsafe_code, reason = "parts of this program's own tasks are read without validation")]
     pub unsafe fn new(layout: Arc<Layout>, block: Block) -> Self {
-        let mut trusted = UnsafeFlag::new();
-        // SAFETY: it is the caller's promise that a `Gather` wrote the part, which writes valid arrays, as those are from which it takes rows; that it is of
-        // this layout, and that offsets lie within their buffers, is checked before an array is made.
-        unsafe { trusted.set(true) };
-        Self { layout, bytes: shared(block), at: 0, is_in_place: true, trusted }
+        // SAFETY: it is the caller's promise that a `Gather` wrote the part.
+        let trusted = unsafe { trusted() };
+        Self { trusted, ..Self::of_block(layout, block) }
     }
 
     /// Of one part that anybody may have written: arrays are validated, and read where they lie.
     pub fn of_block(layout: Arc<Layout>, block: Block) -> Self {
-        Self { layout, bytes: shared(block), at: 0, is_in_place: true, trusted: UnsafeFlag::new() }
+        let header = block.header();
+        let name = Some((header.object, header.first_part));
+        Self { layout, bytes: shared(block), at: 0, is_in_place: true, trusted: UnsafeFlag::new(), name }
     }
 
     /// Of bytes of which nobody says that they are as they were written: arrays are validated, and copied where they are not aligned.
     pub fn of_bytes(layout: Arc<Layout>, bytes: Buffer) -> Self {
-        Self { layout, bytes, at: 0, is_in_place: false, trusted: UnsafeFlag::new() }
+        Self { layout, bytes, at: 0, is_in_place: false, trusted: UnsafeFlag::new(), name: None }
     }
 
     fn read(&mut self) -> Result<RecordBatch, TableError> {
@@ -101,8 +103,33 @@ impl Iterator for Part {
         if batch.is_err() {
             self.at = self.bytes.len();
         }
-        Some(batch)
+        Some(batch.map_err(|error| match self.name {
+            Some((object, part)) => TableError::InPart { object, part, source: Box::new(error) },
+            None => error,
+        }))
     }
+}
+
+/// The batch of a message that a [`Gather`](super::Gather) has just written into memory of its own.
+#[allow(unsafe_code, reason = "what was gathered is not validated")]
+pub(super) fn gathered(layout: &Arc<Layout>, bytes: Buffer) -> Result<RecordBatch, TableError> {
+    // SAFETY: a gather wrote it.
+    let trusted = unsafe { trusted() };
+    let mut part = Part { trusted, is_in_place: true, ..Part::of_bytes(layout.clone(), bytes) };
+    part.read()
+}
+
+/// What lets the library leave validation out.
+///
+/// # Safety
+/// It is used for messages that a [`Gather`](super::Gather) of this program wrote. That writes valid arrays, as those are from which it takes rows; that a message is of
+/// the layout with which it is read, and that offsets lie within their buffers, is checked before an array is made.
+#[allow(unsafe_code, reason = "see above")]
+unsafe fn trusted() -> UnsafeFlag {
+    let mut trusted = UnsafeFlag::new();
+    // SAFETY: the caller's promise.
+    unsafe { trusted.set(true) };
+    trusted
 }
 
 /// Whether the header is one that a [`Gather`](super::Gather) of this layout writes: what the library's decoder takes for granted, panics without, or, where

@@ -2,14 +2,14 @@
 
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, Fields};
+use arrow_schema::DataType;
 use exobus_store::RowHash;
 
 use super::lists;
 use super::seeds::{ColumnSeeds, Pair};
 use super::xxh3::{hashed, mixed};
 use crate::TableError;
-use crate::plain::{Indirection, check_names, plain_type};
+use crate::plain::Indirection;
 use crate::raw::{ByteRanges, fixed_values};
 
 /// The two sums of each row.
@@ -67,63 +67,31 @@ impl Pairs {
 }
 
 impl ColumnSeeds {
-    /// Adds the hashes of the values of an array, in any encoding, to those of their rows.
+    /// Adds the hashes of the values of an array, in any encoding, to those of their rows. It is of the column's type as `check_type` has it.
     pub(super) fn add(&self, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
         if let Some(indirection) = Indirection::of(array.as_ref()) {
-            return self.add_indirect(indirection, pairs);
+            return self.add_indirect(&indirection, pairs);
         }
         let nulls = array.nulls();
         if let Some((width, values)) = fixed_values(array.as_ref()) {
-            self.check(array)?;
             self.add_fixed(width, values.as_slice(), nulls, pairs);
             return Ok(());
         }
         if let Some(ranges) = ByteRanges::of(array.as_ref()) {
-            self.check(array)?;
-            self.add_bytes(&ranges, nulls, pairs);
+            pairs.add_values(nulls, self.null, |row| hashed(ranges.get(row), self.value));
             return Ok(());
         }
         match array.data_type() {
-            DataType::Null => {
-                self.check(array)?;
-                pairs.add(|_| self.null);
-            }
+            DataType::Null => pairs.add(|_| self.null),
             DataType::Boolean => {
-                self.check(array)?;
                 let values = array.as_boolean().values();
                 let hashes = [hashed(&[0], self.value), hashed(&[1], self.value)];
                 pairs.add_values(nulls, self.null, |row| hashes[usize::from(values.value(row))]);
             }
-            DataType::Struct(fields) if self.is_struct() && fields.len() == self.children.len() => {
-                self.check_names(fields)?;
-                self.add_struct(array, pairs)?;
-            }
+            DataType::Struct(_) => self.add_struct(array, pairs)?,
             _ => lists::add(self, array, pairs)?,
         }
         Ok(())
-    }
-
-    pub(super) fn is_struct(&self) -> bool {
-        matches!(self.data_type, DataType::Struct(_))
-    }
-
-    /// Refuses a struct whose fields have other names, or stand in another order. Who writes maps names their entries as he likes.
-    fn check_names(&self, found: &Fields) -> Result<(), TableError> {
-        match &self.data_type {
-            DataType::Struct(expected) if !self.is_entries => check_names(&self.path, expected, found),
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses an array of another type.
-    pub(super) fn check(&self, array: &ArrayRef) -> Result<(), TableError> {
-        let found = plain_type(array.data_type());
-        match family(&found) == family(&self.data_type) {
-            true => Ok(()),
-            false => {
-                Err(TableError::TypeDiffers { column: self.path.clone(), expected: self.data_type.clone(), found })
-            }
-        }
     }
 
     fn add_fixed(&self, width: usize, values: &[u8], nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
@@ -150,19 +118,43 @@ impl ColumnSeeds {
         }
     }
 
-    fn add_bytes(&self, ranges: &ByteRanges, nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
-        pairs.add_values(nulls, self.null, |row| hashed(ranges.get(row), self.value));
+    /// A dictionary or run ends: each value is hashed once, unless there are more of them than rows.
+    fn add_indirect(&self, indirection: &Indirection, pairs: &mut Pairs) -> Result<(), TableError> {
+        let (values, nulls) = (&indirection.values, indirection.nulls.as_ref());
+        let place = |row: usize| indirection.place(row);
+        if values.len() <= indirection.len() {
+            let mut known = Pairs::zeros(values.len());
+            self.add(values, &mut known)?;
+            pairs.add_values(nulls, self.null, |row| [known.a[place(row)], known.b[place(row)]]);
+            return Ok(());
+        }
+        if let Some(ranges) = ByteRanges::of(values.as_ref()) {
+            let value = |at| if values.is_valid(at) { hashed(ranges.get(at), self.value) } else { self.null };
+            pairs.add_values(nulls, self.null, |row| value(place(row)));
+            return Ok(());
+        }
+        self.add_places(indirection, pairs)
     }
 
-    /// A dictionary or run ends: each value is hashed once, unless there are more of them than rows.
-    fn add_indirect(&self, indirection: Indirection, pairs: &mut Pairs) -> Result<(), TableError> {
-        if indirection.values.len() > indirection.len() {
-            return self.add(&indirection.taken()?, pairs);
-        }
-        let mut known = Pairs::zeros(indirection.values.len());
-        self.add(&indirection.values, &mut known)?;
+    /// Of more values than rows those that rows have, where they lie.
+    fn add_places(&self, indirection: &Indirection, pairs: &mut Pairs) -> Result<(), TableError> {
+        let (values, nulls) = (&indirection.values, indirection.nulls.as_ref());
         let place = |row: usize| indirection.place(row);
-        pairs.add_values(indirection.nulls.as_ref(), self.null, |row| [known.a[place(row)], known.b[place(row)]]);
+        let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
+        let mut row = 0;
+        while row < indirection.len() {
+            // Rows whose values lie one behind the other, as those of run ends do.
+            let first = place(row);
+            let follows = |next: &usize| !is_null(row) && !is_null(*next) && place(*next) == first + (next - row);
+            let rows = 1 + (row + 1..indirection.len()).take_while(follows).count();
+            let mut some = Pairs::zeros(rows);
+            match is_null(row) {
+                true => some.add(|_| self.null),
+                false => self.add(&values.slice(first, rows), &mut some)?,
+            }
+            pairs.add_values_from(row, rows, None, self.null, |at| [some.a[at], some.b[at]]);
+            row += rows;
+        }
         Ok(())
     }
 
@@ -176,15 +168,5 @@ impl ColumnSeeds {
         fields.into_iter().try_for_each(|(child, column)| child.add(column, &mut inner))?;
         pairs.add_values(nulls, self.null, |row| [inner.a[row], inner.b[row]]);
         Ok(())
-    }
-}
-
-/// The type of which hashes are: layouts that hold the same values are one.
-fn family(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
-        // Instants: a zone says how they are shown.
-        DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some("".into())),
-        other => other.clone(),
     }
 }

@@ -18,13 +18,12 @@ const RUN: usize = 64 << 10;
 
 /// Adds the hashes of lists or maps, in any layout, to those of their rows.
 pub(super) fn add(column: &ColumnSeeds, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
-    let (Some((ranges, child)), [element], false) =
-        (ElementRanges::of(array.as_ref()), column.children.as_slice(), column.is_struct())
-    else {
-        let (expected, found) = (column.data_type.clone(), array.data_type().clone());
-        return Err(TableError::TypeDiffers { column: column.path.clone(), expected, found });
-    };
-    let is_fixed = element.data_type == DataType::Boolean || element.data_type.primitive_width().is_some();
+    let (ranges, child) = ElementRanges::of(array.as_ref()).expect("the type was checked");
+    let element = &column.children[0];
+    // Elements whose bytes lie there as they are hashed need no room.
+    let lie_there = element.data_type.primitive_width().is_some()
+        && child.data_type().primitive_width().is_some()
+        && child.null_count() == 0;
     let (len_of, mut row) = (|row: usize| if array.is_valid(row) { ranges.get(row).1 } else { 0 }, 0);
     while row < array.len() {
         if len_of(row) as u64 > ELEMENTS_MAX {
@@ -32,13 +31,18 @@ pub(super) fn add(column: &ColumnSeeds, array: &ArrayRef, pairs: &mut Pairs) -> 
             return Err(TableError::TooManyElements { column, elements, elements_max: ELEMENTS_MAX });
         }
         let end = run(&ranges, array.as_ref(), row);
-        match !is_fixed && len_of(row) > RUN {
+        match !lie_there && len_of(row) > RUN {
+            true if has_width(element) => add_long_fixed(column, &child, ranges.get(row), row, pairs)?,
             true => add_long(column, element, &child, ranges.get(row), row, pairs)?,
             false => add_run(column, (array, &ranges), &child, row..end, pairs)?,
         }
         row = end;
     }
     Ok(())
+}
+
+fn has_width(element: &ColumnSeeds) -> bool {
+    element.data_type == DataType::Boolean || element.data_type.primitive_width().is_some()
 }
 
 /// Where the run of rows ends that begins at a row: so many whose elements lie within [`RUN`] of each other, but one at least.
@@ -75,9 +79,8 @@ fn add_run(
         from..from + len
     };
     let mut bytes = Vec::new();
-    if element.data_type == DataType::Boolean || element.data_type.primitive_width().is_some() {
+    if has_width(element) {
         let child = unpacked(&child)?;
-        element.check(&child)?;
         let elements = FixedElements::of(&child);
         let value = |row| elements.hashed(column, place(row), &mut bytes);
         pairs.add_values_from(begin, array.len(), array.nulls(), column.null, value);
@@ -118,6 +121,36 @@ fn add_long(
     Ok(())
 }
 
+/// The same of elements that have a width: their bytes, and then, where one is null, which of them are.
+fn add_long_fixed(
+    column: &ColumnSeeds,
+    child: &ArrayRef,
+    (from, len): (usize, usize),
+    row: usize,
+    pairs: &mut Pairs,
+) -> Result<(), TableError> {
+    let some = |at| unpacked(&child.slice(at, RUN.min(from + len - at)));
+    let parts = || (from..from + len).step_by(RUN).map(some);
+    let has_nulls = parts().try_fold(false, |has, part| Ok::<_, TableError>(has | (part?.null_count() > 0)))?;
+    let seeds = if has_nulls { column.with_nulls } else { column.value };
+    let [mut a, mut b] = seeds.map(Hasher::with_seed);
+    let mut write = |bytes: &[u8]| {
+        a.write(bytes);
+        b.write(bytes);
+    };
+    for part in parts() {
+        write(FixedElements::of(&part?).bytes());
+    }
+    if has_nulls {
+        for part in parts() {
+            let part = part?;
+            write(&(0..part.len()).map(|at| u8::from(part.is_valid(at))).collect::<Vec<_>>());
+        }
+    }
+    pairs.add_values_from(row, 1, None, column.null, |_| [a.finish(), b.finish()]);
+    Ok(())
+}
+
 /// Between which elements all those of rows that are not null lie.
 fn bounds(ranges: &ElementRanges, array: &dyn Array, begin: usize) -> (usize, usize) {
     let rows = (0..array.len())
@@ -149,6 +182,11 @@ impl<'a> FixedElements<'a> {
         let mut bytes = values.to_vec();
         (0..child.len()).filter(|at| child.is_null(*at)).for_each(|at| bytes[at * width..(at + 1) * width].fill(0));
         Self { width, bytes, shared: None, child }
+    }
+
+    /// The bytes of all of them.
+    fn bytes(&self) -> &[u8] {
+        self.shared.as_ref().map_or(&self.bytes, |shared| shared.as_slice())
     }
 
     fn hashed(&self, column: &ColumnSeeds, place: std::ops::Range<usize>, scratch: &mut Vec<u8>) -> [u64; 2] {

@@ -30,32 +30,36 @@ mod lists;
 mod seeds;
 mod xxh3;
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
-use arrow_schema::{Fields, Schema};
+use arrow_schema::Schema;
 use exobus_store::RowHash;
 
 use self::columns::Pairs;
 use self::seeds::ColumnSeeds;
+use crate::semantics::check_schema;
 use crate::{TableError, plain};
 
 /// Hashes rows of one schema.
 #[derive(Clone, Debug)]
 pub struct RowHasher {
-    fields: Fields,
+    schema: Arc<Schema>,
     columns: Vec<ColumnSeeds>,
 }
 
 impl RowHasher {
-    /// For batches whose names and plain types are those of this schema.
+    /// For batches of this schema as [`check_schema`] has it.
     ///
     /// # Errors
     /// [`TableError::Unsupported`].
     pub fn new(schema: &Schema) -> Result<Self, TableError> {
         plain::check_supported(schema.fields())?;
-        Ok(Self { fields: schema.fields().clone(), columns: ColumnSeeds::all(schema.fields(), &mut 0) })
+        Ok(Self { schema: Arc::new(schema.clone()), columns: ColumnSeeds::all(schema.fields(), &mut 0) })
     }
 
-    /// The sum of the hashes of all rows. Takes 16 bytes of memory a row, and as many for each value of a dictionary; lists are hashed some elements at a time.
+    /// The sum of the hashes of all rows. Takes 16 bytes of memory a row, and as many for each value of a dictionary that has no more of them than rows; lists are hashed some
+    /// elements at a time.
     ///
     /// # Errors
     /// The batch is of another schema.
@@ -73,10 +77,7 @@ impl RowHasher {
     }
 
     fn pairs(&self, batch: &RecordBatch) -> Result<Pairs, TableError> {
-        if batch.num_columns() != self.columns.len() {
-            return Err(TableError::ColumnsDiffer { expected: self.columns.len(), found: batch.num_columns() });
-        }
-        plain::check_names("", &self.fields, batch.schema_ref().fields())?;
+        check_schema(&self.schema, batch.schema_ref())?;
         let mut pairs = Pairs::zeros(batch.num_rows());
         for (column, array) in self.columns.iter().zip(batch.columns()) {
             column.add(array, &mut pairs)?;

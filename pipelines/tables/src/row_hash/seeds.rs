@@ -15,8 +15,6 @@ pub(super) struct ColumnSeeds {
     pub(super) path: String,
     /// Its type, without encodings.
     pub(super) data_type: DataType,
-    /// Whether these are the entries of a map.
-    pub(super) is_entries: bool,
     /// Seeds of values.
     pub(super) value: Pair,
     /// What a null counts.
@@ -44,13 +42,9 @@ impl ColumnSeeds {
             _ => Vec::new(),
         };
         children.iter_mut().for_each(|child| child.put_below(&path));
-        if let (DataType::Map(..), [entries]) = (&data_type, &mut children[..]) {
-            entries.is_entries = true;
-        }
         Self {
             path,
             data_type,
-            is_entries: false,
             value: [seed(0), seed(1)],
             null: [seed(2), seed(3)],
             with_nulls: [seed(4), seed(5)],

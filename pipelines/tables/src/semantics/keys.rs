@@ -1,12 +1,34 @@
 //! Keys as bytes that compare as the keys do.
+//!
+//! A key is, for each of its columns, one behind the other:
+//!
+//! | value | bytes |
+//! |---|---|
+//! | null | 0 where nulls stand first, 2 where they stand last |
+//! | any other | 1, then |
+//! | bool | 0 or 1 |
+//! | unsigned integer | big-endian |
+//! | signed integer, date, time, duration, unscaled decimal | big-endian, the highest bit turned |
+//! | float | NaN as the one with the highest bit behind the exponent alone, -0.0 as 0.0; big-endian, the highest bit turned, or all bits of one below zero |
+//! | text, binary | its bytes, 0 as 0 255, then 0 0 |
+//! | binary of a fixed size | its bytes |
+//! | list | for each element 1, then its value as here; then 0 |
+//! | list of a fixed size, struct | its elements or fields as here |
+//!
+//! Where a column falls, all bits are turned but those of the bytes that say whether a value is null. No value's bytes are the beginning of another one's, so what stands behind
+//! decides only where values are equal. [`KEY_VERSION`] is raised by whoever changes this table.
 
 use arrow_array::RecordBatch;
-use arrow_row::{RowConverter, Rows, SortField};
-use arrow_schema::{DataType, Schema, SortOptions};
+use arrow_schema::{DataType, Fields, Schema};
 use twox_hash::XxHash3_64;
 
-use super::{canonical, check_comparable, check_order};
+use super::cells::{Cells, Order};
+use super::{check_order, check_type};
 use crate::TableError;
+use crate::plain::{Path, plain_type, unencoded};
+
+/// Of the bytes of keys. Cuts and partitions follow from them, so it goes into the parameters of tasks that make or take such: a task of another release is another task.
+pub const KEY_VERSION: u32 = 1;
 
 /// Where nulls stand, whichever the direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +43,8 @@ pub enum Nulls {
 /// A column of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyColumn {
-    /// Its number in the schema, from 0.
-    pub index: usize,
+    /// Its name, or the path of names to a field of structs, with dots. A column whose own name has dots is found first.
+    pub column: String,
     /// Whether it falls; it rises otherwise.
     pub descending: bool,
     /// Where its nulls stand.
@@ -31,69 +53,183 @@ pub struct KeyColumn {
 
 impl KeyColumn {
     /// Rising, nulls last.
-    pub fn rising(index: usize) -> Self {
-        Self { index, descending: false, nulls: Nulls::Last }
+    pub fn rising(column: impl Into<String>) -> Self {
+        Self { column: column.into(), descending: false, nulls: Nulls::Last }
     }
 }
 
 /// Makes bytes of keys: `memcmp` of two of them is the order of the keys, equal bytes are equal keys. Two nulls are the same key.
 ///
-/// Bytes of one encoder compare with those of another one of the same columns and types, on any node, whatever the encodings of the batches. They
-/// hold for as long as the version of Arrow does: they stand in nothing that outlives a job.
+/// Bytes of one encoder compare with those of another one of the same columns and types, on any node, whatever the encodings of the batches.
 #[derive(Clone, Debug)]
 pub struct KeyEncoder {
-    columns: Vec<(KeyColumn, String, DataType)>,
+    /// How many columns the schema has.
+    width: usize,
+    columns: Vec<EncodedColumn>,
+}
+
+#[derive(Clone, Debug)]
+struct EncodedColumn {
+    /// Number in the schema, and of each field on the way down.
+    path: Vec<usize>,
+    /// Name and type of the column of the schema that it is in.
+    top: (String, DataType),
+    data_type: DataType,
+    order: Order,
 }
 
 impl KeyEncoder {
     /// Of columns of this schema, the first decides first.
     ///
     /// # Errors
-    /// [`TableError::NoOrder`].
+    /// [`TableError::NoColumn`], [`TableError::NoOrder`]; [`TableError::NamesAlike`]: two columns have the name.
     ///
     /// # Panics
-    /// No column, or one that the schema does not have.
+    /// No column.
     pub fn new(schema: &Schema, key: &[KeyColumn]) -> Result<Self, TableError> {
         assert!(!key.is_empty(), "a key of no column");
-        let column = |column: &KeyColumn| {
-            let field = schema.field(column.index);
-            check_order(field.name(), field.data_type())?;
-            Ok((column.clone(), field.name().clone(), field.data_type().clone()))
+        let column = |key: &KeyColumn| {
+            let (path, data_type) = find(schema.fields(), &key.column)?.ok_or_else(|| unknown(schema, &key.column))?;
+            check_order(&key.column, &data_type)?;
+            let top = schema.field(path[0]);
+            let order = Order::new(key.descending, key.nulls == Nulls::First);
+            Ok(EncodedColumn { path, top: (top.name().clone(), top.data_type().clone()), data_type, order })
         };
-        Ok(Self { columns: key.iter().map(column).collect::<Result<_, TableError>>()? })
+        let columns = key.iter().map(column).collect::<Result<_, TableError>>()?;
+        Ok(Self { width: schema.fields().len(), columns })
     }
 
-    /// The keys of all rows of a batch, whose columns have the numbers that they have in the schema. Takes the bytes of the keys, some 3 more a text of up to 30 bytes, 8 a row.
+    /// How many bytes of memory [`append`](Self::append) takes for this batch, exactly: its keys and 4 for each row. Nothing else is taken on the way.
     ///
     /// # Errors
-    /// A column has another type than in the schema, but for its encoding, or for another zone where it is a timestamp with a zone.
-    pub fn encode(&self, batch: &RecordBatch) -> Result<KeyRows, TableError> {
-        let (mut fields, mut arrays) = (Vec::new(), Vec::new());
-        for (column, name, data_type) in &self.columns {
-            let array = batch.column(column.index);
-            check_comparable(name, data_type, array.data_type())?;
-            let array = canonical(array)?;
-            let options = SortOptions { descending: column.descending, nulls_first: column.nulls == Nulls::First };
-            fields.push(SortField::new_with_options(array.data_type().clone(), options));
-            arrays.push(array);
+    /// As of `append`.
+    pub fn bytes(&self, batch: &RecordBatch) -> Result<u64, TableError> {
+        Ok(self.measured(&self.cells(batch)?, batch.num_rows())? + 4 * batch.num_rows() as u64)
+    }
+
+    /// Adds the keys of all rows of a batch behind those that are there.
+    ///
+    /// # Errors
+    /// The batch has another number of columns than the schema, or key columns of other names or types ([`check_type`]). [`TableError::KeysTooLarge`];
+    /// [`TableError::TooManyElements`]. Nothing was added then.
+    pub fn append(&self, batch: &RecordBatch, keys: &mut KeyRows) -> Result<(), TableError> {
+        let (cells, rows, before) = (self.cells(batch)?, batch.num_rows(), keys.len());
+        keys.ends.reserve_exact(rows);
+        keys.ends.resize(before + rows, 0);
+        match self.lengths(&cells, keys.bytes.len(), &mut keys.ends[before..]) {
+            Ok(bytes) => {
+                keys.bytes.reserve_exact(bytes - keys.bytes.len());
+                keys.bytes.resize(bytes, 0);
+            }
+            Err(error) => {
+                keys.ends.truncate(before);
+                return Err(error);
+            }
         }
-        Ok(KeyRows(RowConverter::new(fields)?.convert_columns(&arrays)?))
+        // Each is written behind what was written of its row, until it is at its end.
+        for (column, cells) in self.columns.iter().zip(&cells) {
+            cells.write_all(column.order, &mut keys.ends[before..], &mut keys.bytes);
+        }
+        Ok(())
+    }
+
+    /// Where each key begins, the first of them behind so many bytes; where the last one ends.
+    fn lengths(&self, cells: &[Cells], mut at: usize, starts: &mut [u32]) -> Result<usize, TableError> {
+        for (column, cells) in self.columns.iter().zip(cells) {
+            cells.add_lengths(starts, &Path::new(None, &column.top.0))?;
+        }
+        let rows = starts.len();
+        for start in starts {
+            let length = std::mem::replace(start, at as u32) as usize;
+            at += length;
+            if at >= u32::MAX as usize {
+                return Err(TableError::KeysTooLarge { rows });
+            }
+        }
+        Ok(at)
+    }
+
+    /// The keys of all rows of a batch.
+    ///
+    /// # Errors
+    /// As of [`append`](Self::append).
+    pub fn encode(&self, batch: &RecordBatch) -> Result<KeyRows, TableError> {
+        let mut keys = KeyRows::default();
+        self.append(batch, &mut keys)?;
+        Ok(keys)
+    }
+
+    fn cells(&self, batch: &RecordBatch) -> Result<Vec<Cells>, TableError> {
+        if batch.num_columns() != self.width {
+            return Err(TableError::ColumnsDiffer { expected: self.width, found: batch.num_columns() });
+        }
+        let cells = |column: &EncodedColumn| {
+            let (name, data_type) = &column.top;
+            let found = batch.schema_ref().field(column.path[0]);
+            if found.name() != name {
+                return Err(TableError::NameDiffers { expected: name.clone(), found: found.name().clone() });
+            }
+            check_type(name, data_type, found.data_type())?;
+            Ok(Cells::of(batch.column(column.path[0]), &column.path[1..], &column.data_type))
+        };
+        self.columns.iter().map(cells).collect()
+    }
+
+    /// Bytes of all keys.
+    fn measured(&self, cells: &[Cells], rows: usize) -> Result<u64, TableError> {
+        let names = self.columns.iter().map(|column| Path::new(None, &column.top.0));
+        cells.iter().zip(names).map(|(cells, name)| cells.bytes(0..rows, &name)).sum()
     }
 }
 
-/// Encoded keys of some rows.
-#[derive(Debug)]
-pub struct KeyRows(Rows);
+/// Numbers of the fields on the way to the column of this path, and its plain type.
+fn find(fields: &Fields, path: &str) -> Result<Option<(Vec<usize>, DataType)>, TableError> {
+    let mut same = fields.iter().enumerate().filter(|(_, field)| field.name() == path);
+    if let Some((at, field)) = same.next() {
+        return match same.next() {
+            None => Ok(Some((vec![at], plain_type(field.data_type())))),
+            Some(_) => {
+                let (name, place) = (|| path.to_owned(), || "the table".to_owned());
+                Err(TableError::NamesAlike { left: name(), left_place: place(), right: name(), right_place: place() })
+            }
+        };
+    }
+    for (at, field) in fields.iter().enumerate() {
+        let rest = path.strip_prefix(field.name().as_str()).and_then(|rest| rest.strip_prefix('.'));
+        if let (Some(rest), DataType::Struct(inside)) = (rest, unencoded(field.data_type()))
+            && let Some((mut below, data_type)) = find(inside, rest)?
+        {
+            below.insert(0, at);
+            return Ok(Some((below, data_type)));
+        }
+    }
+    Ok(None)
+}
+
+fn unknown(schema: &Schema, column: &str) -> TableError {
+    let distance = |name: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &column.to_lowercase());
+    let names = schema.fields().iter().map(|field| (distance(field.name()), field.name()));
+    let nearest = names.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= 1 + column.len() / 3);
+    TableError::NoColumn { column: column.to_owned(), nearest: nearest.map(|(_, name)| name.clone()) }
+}
+
+/// Encoded keys of some rows, 4 GiB of them at most.
+#[derive(Clone, Debug, Default)]
+pub struct KeyRows {
+    bytes: Vec<u8>,
+    /// Where each key ends.
+    ends: Vec<u32>,
+}
 
 impl KeyRows {
     /// How many rows.
     pub fn len(&self) -> usize {
-        self.0.num_rows()
+        self.ends.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.ends.is_empty()
     }
 
     /// The key of a row.
@@ -102,12 +238,25 @@ impl KeyRows {
     /// There is no such row.
     #[inline]
     pub fn get(&self, row: usize) -> &[u8] {
-        self.0.row(row).data()
+        let from = if row == 0 { 0 } else { self.ends[row - 1] };
+        &self.bytes[from as usize..self.ends[row] as usize]
+    }
+
+    /// Takes memory for so many more rows and bytes of keys at once, where several batches are to be added.
+    pub fn reserve(&mut self, rows: usize, key_bytes: usize) {
+        self.ends.reserve_exact(rows);
+        self.bytes.reserve_exact(key_bytes);
+    }
+
+    /// Forgets all keys and keeps their memory for others.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
     }
 
     /// Bytes of memory that they take.
     pub fn memory_bytes(&self) -> usize {
-        self.0.size()
+        self.bytes.capacity() + 4 * self.ends.capacity()
     }
 }
 

@@ -3,20 +3,27 @@
 //! All that orders, compares, groups or sums goes through this module; nothing else decides what null, NaN, -0.0, a zone or an overflow
 //! means. Values are normalised for that only: what is written is what was read, bit by bit.
 //!
+//! - [`UnifiedSchema`] is the schema of several files, [`unified`] the type of a column that has two; [`conformed`] makes batches of it.
+//! - [`check_schema`] and [`check_type`] say which ways of writing values down are one type: all that hashes, compares or gathers rows asks them.
 //! - [`KeyEncoder`] makes bytes of keys that compare as the keys do: sorts, merges, cuts, groups and deduplication know bytes only.
-//! - [`canonical`] is a column as comparisons see it.
-//! - [`check_order`] and [`check_comparable`] refuse what has no order and what does not compare.
+//! - [`check_order`] refuses what has no order.
 //! - [`ExactSum`] adds integers and decimals without rounding or overflow on the way.
+//! - [`stored_schema`] says of which types columns are in files of a format that lacks theirs.
 
-mod canonical;
+mod cells;
+mod conformed;
 mod keys;
+mod stored;
 mod sums;
 mod types;
+mod unified;
 
-pub use canonical::canonical;
-pub use keys::{KeyColumn, KeyEncoder, KeyRows, Nulls, key_hash};
+pub use conformed::conformed;
+pub use keys::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows, Nulls, key_hash};
+pub use stored::{FileTypes, stored_schema};
 pub use sums::ExactSum;
-pub use types::{check_comparable, check_order};
+pub use types::{check_order, check_schema, check_type};
+pub use unified::{UnifiedSchema, unified};
 
 #[cfg(test)]
 mod tests;

@@ -1,33 +1,40 @@
 //! Sums that are exact on the way, whatever is added and merged in whatever order, and judged at the end.
 
-use arrow_array::types::{
-    ArrowPrimitiveType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
-use arrow_array::{Array, ArrayRef, cast::AsArray};
+use arrow_array::{Array, ArrayRef};
 use arrow_buffer::i256;
 use arrow_schema::DataType;
 
 use crate::TableError;
-use crate::plain::unpacked;
+use crate::plain::{Indirection, unencoded};
+use crate::raw::WholeNumbers;
 
 /// How many numbers of 64 bits a sum has: one more than the widest decimal, so that 2^63 of those do not overflow it.
 const LIMBS: usize = 5;
+/// Of sums as [`ExactSum::encode`] writes them.
+const VERSION: u8 = 1;
 
-/// The sum of integers, or of the unscaled values of decimals. Nulls count nowhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The sum of integers, or of the unscaled values of decimals of one scale. Nulls count nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactSum {
     /// In two's complement, the lowest first.
     limbs: [u64; LIMBS],
     count: u64,
+    /// How many of the digits stand behind the point.
+    scale: i8,
 }
 
 impl ExactSum {
+    /// Of nothing yet, for values of this type.
+    ///
+    /// # Errors
+    /// [`TableError::Unsupported`]: neither integers nor decimals.
+    pub fn new(column: &str, of: &DataType) -> Result<Self, TableError> {
+        Ok(Self { limbs: [0; LIMBS], count: 0, scale: scale(column, of)? })
+    }
+
     /// The type of the sum of a column, as SQL has it: of integers a decimal of 38 digits, of decimals the widest of their scale. `None`: these are not summed exactly.
     pub fn data_type(of: &DataType) -> Option<DataType> {
-        match of {
-            DataType::Dictionary(_, values) => Self::data_type(values),
-            DataType::RunEndEncoded(_, values) => Self::data_type(values.data_type()),
+        match unencoded(of) {
             integer if integer.is_integer() => Some(DataType::Decimal128(38, 0)),
             DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
                 Some(DataType::Decimal128(38, *scale))
@@ -40,43 +47,61 @@ impl ExactSum {
     /// Adds all values of a column, in any encoding.
     ///
     /// # Errors
-    /// [`TableError::Unsupported`]: neither integers nor decimals.
+    /// [`TableError::Unsupported`]: neither integers nor decimals. [`TableError::ScaleDiffers`]: decimals of another scale than this sum has.
     pub fn add(&mut self, column: &str, array: &ArrayRef) -> Result<(), TableError> {
-        let array = unpacked(array)?;
-        match array.data_type() {
-            DataType::Int8 => self.add_narrow::<Int8Type>(&array),
-            DataType::Int16 => self.add_narrow::<Int16Type>(&array),
-            DataType::Int32 => self.add_narrow::<Int32Type>(&array),
-            DataType::Int64 => self.add_narrow::<Int64Type>(&array),
-            DataType::UInt8 => self.add_narrow::<UInt8Type>(&array),
-            DataType::UInt16 => self.add_narrow::<UInt16Type>(&array),
-            DataType::UInt32 => self.add_narrow::<UInt32Type>(&array),
-            DataType::UInt64 => self.add_narrow::<UInt64Type>(&array),
-            DataType::Decimal32(..) => self.add_narrow::<Decimal32Type>(&array),
-            DataType::Decimal64(..) => self.add_narrow::<Decimal64Type>(&array),
-            DataType::Decimal128(..) => {
-                array.as_primitive::<Decimal128Type>().iter().flatten().for_each(|value| self.add_128(value));
+        self.check(column, scale(column, array.data_type())?)?;
+        let values = Summands::of(array);
+        match values.is_narrow() {
+            // A row has 64 bits at most: all rows of an array do not overflow 128.
+            true => {
+                let mut sum = 0;
+                for value in (0..array.len()).filter_map(|row| values.narrow(row)) {
+                    (sum, self.count) = (sum + value, self.count + 1);
+                }
+                self.add_256(i256::from_i128(sum));
             }
-            DataType::Decimal256(..) => {
-                array.as_primitive::<Decimal256Type>().iter().flatten().for_each(|value| self.add_256(value));
-            }
-            other => {
-                let (column, data_type) = (column.to_owned(), other.clone());
-                return Err(TableError::Unsupported {
-                    column,
-                    data_type,
-                    why: "only integers and decimals have exact sums",
-                });
-            }
+            false => (0..array.len()).filter_map(|row| values.wide(row)).for_each(|value| self.add_value(value)),
         }
-        self.count += (array.len() - array.null_count()) as u64;
         Ok(())
     }
 
-    /// Adds what another sum has.
-    pub fn merge(&mut self, other: &Self) {
+    /// Adds each value of a column, in any encoding, to the sum of its row's group.
+    ///
+    /// # Errors
+    /// As of [`add`](Self::add), before anything was added.
+    ///
+    /// # Panics
+    /// There are fewer groups than rows, or a row is of a group that has no sum.
+    pub fn add_to_groups(sums: &mut [Self], groups: &[u32], column: &str, array: &ArrayRef) -> Result<(), TableError> {
+        let scale = scale(column, array.data_type())?;
+        assert!(groups.len() >= array.len(), "{} groups of {} rows", groups.len(), array.len());
+        for group in &groups[..array.len()] {
+            sums[*group as usize].check(column, scale)?;
+        }
+        let values = Summands::of(array);
+        for (row, group) in groups[..array.len()].iter().enumerate() {
+            if let Some(value) = values.wide(row) {
+                sums[*group as usize].add_value(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds one value: an integer, or the unscaled value of a decimal of this sum's scale.
+    pub fn add_value(&mut self, value: i256) {
+        self.add_256(value);
+        self.count += 1;
+    }
+
+    /// Adds what another sum of the same column has.
+    ///
+    /// # Errors
+    /// [`TableError::ScaleDiffers`].
+    pub fn merge(&mut self, column: &str, other: &Self) -> Result<(), TableError> {
+        self.check(column, other.scale)?;
         self.add_limbs(other.limbs);
         self.count += other.count;
+        Ok(())
     }
 
     /// How many values were added.
@@ -84,20 +109,63 @@ impl ExactSum {
         self.count
     }
 
+    /// How many of the sum's digits stand behind the point.
+    pub fn scale(&self) -> i8 {
+        self.scale
+    }
+
     /// The sum, or the unscaled sum of decimals, as a value of this type; `None` where no value was added.
     ///
     /// # Errors
-    /// [`TableError::SumOverflows`]: it is outside the type. [`TableError::Unsupported`]: neither an integer nor a decimal.
+    /// [`TableError::SumOverflows`]: it is outside the type. [`TableError::Unsupported`]: neither an integer nor a decimal. [`TableError::ScaleDiffers`]: a decimal
+    /// of another scale.
     pub fn value(&self, column: &str, data_type: &DataType) -> Result<Option<i256>, TableError> {
-        let Some((least, most)) = range(data_type) else {
-            let (column, data_type) = (column.to_owned(), data_type.clone());
-            return Err(TableError::Unsupported { column, data_type, why: "sums are integers or decimals" });
-        };
+        self.check(column, scale(column, data_type)?)?;
+        let (least, most) = range(data_type).expect("integers and decimals have a range");
         if self.count == 0 {
             return Ok(None);
         }
         let overflows = || TableError::SumOverflows { column: column.to_owned(), data_type: data_type.clone() };
         self.as_i256().filter(|sum| (least..=most).contains(sum)).map(Some).ok_or_else(overflows)
+    }
+
+    /// Adds the sum to bytes: version, scale, number of bytes of the sum, the count (8 bytes) and the sum in two's complement without what the sign says, all
+    /// little-endian. 11 to 51 bytes.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        let sum: Vec<u8> = self.limbs.iter().flat_map(|limb| limb.to_le_bytes()).collect();
+        let fill_behind = |len: usize| if len > 0 && sum[len - 1] >= 0x80 { 0xff } else { 0 };
+        let is_enough = |len: &usize| sum[*len..].iter().all(|byte| *byte == fill_behind(*len));
+        let len = (0..=sum.len()).find(is_enough).expect("all of them are enough");
+        bytes.extend_from_slice(&[VERSION, self.scale as u8, len as u8]);
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.extend_from_slice(&sum[..len]);
+    }
+
+    /// What [`encode`](Self::encode) has written at the beginning of these bytes, and the bytes behind it.
+    ///
+    /// # Errors
+    /// [`TableError::SumVersion`]: another release wrote it. [`TableError::NotASum`]: nothing of the kind.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), TableError> {
+        let (version, rest) = bytes.split_first().ok_or(TableError::NotASum)?;
+        if *version != VERSION {
+            return Err(TableError::SumVersion { found: *version, expected: VERSION });
+        }
+        let ([scale, len], rest) = rest.split_first_chunk().ok_or(TableError::NotASum)?;
+        let (count, rest) = rest.split_first_chunk().ok_or(TableError::NotASum)?;
+        let (sum, rest) = rest.split_at_checked(usize::from(*len)).ok_or(TableError::NotASum)?;
+        let fill = if sum.last().is_some_and(|last| *last >= 0x80) { 0xff } else { 0 };
+        let mut whole = [fill; 8 * LIMBS];
+        whole.get_mut(..sum.len()).ok_or(TableError::NotASum)?.copy_from_slice(sum);
+        let mut limbs = [0; LIMBS];
+        limbs.iter_mut().zip(whole.as_chunks().0).for_each(|(limb, bytes)| *limb = u64::from_le_bytes(*bytes));
+        Ok((Self { limbs, count: u64::from_le_bytes(*count), scale: *scale as i8 }, rest))
+    }
+
+    fn check(&self, column: &str, scale: i8) -> Result<(), TableError> {
+        match self.scale == scale {
+            true => Ok(()),
+            false => Err(TableError::ScaleDiffers { column: column.to_owned(), expected: self.scale, found: scale }),
+        }
     }
 
     /// `None`: it is wider.
@@ -107,21 +175,6 @@ impl ExactSum {
         // The top is the sign of what is below it.
         let sign = ((d as i64) >> 63) as u64;
         (top == sign).then(|| i256::from_parts(wide(a, b), wide(c, d) as i128))
-    }
-
-    /// Values of 64 bits at most: an array of them never overflows 128.
-    fn add_narrow<T: ArrowPrimitiveType<Native: Into<i128>>>(&mut self, array: &ArrayRef) {
-        let array = array.as_primitive::<T>();
-        let sum: i128 = match array.null_count() {
-            0 => array.values().iter().map(|value| (*value).into()).sum(),
-            _ => array.iter().flatten().map(Into::into).sum(),
-        };
-        self.add_128(sum);
-    }
-
-    fn add_128(&mut self, value: i128) {
-        let sign = (value >> 127) as u64;
-        self.add_limbs([value as u64, (value >> 64) as u64, sign, sign, sign]);
     }
 
     fn add_256(&mut self, value: i256) {
@@ -140,8 +193,70 @@ impl ExactSum {
     }
 }
 
-/// The least and the greatest value of a type, of decimals unscaled.
-fn range(data_type: &DataType) -> Option<(i256, i256)> {
+/// Digits behind the point of integers and decimals.
+fn scale(column: &str, data_type: &DataType) -> Result<i8, TableError> {
+    match unencoded(data_type) {
+        integer if integer.is_integer() => Ok(0),
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => Ok(*scale),
+        other => {
+            let (column, data_type) = (column.to_owned(), other.clone());
+            let why = "only integers and decimals have exact sums";
+            Err(TableError::Unsupported { column, data_type, why })
+        }
+    }
+}
+
+/// The numbers of an array in any encoding, looked up where they lie.
+struct Summands {
+    /// Dictionaries and run ends, the outermost first.
+    levels: Vec<Indirection>,
+    array: ArrayRef,
+    numbers: WholeNumbers,
+}
+
+impl Summands {
+    fn of(array: &ArrayRef) -> Self {
+        let (mut array, mut levels) = (array.clone(), Vec::new());
+        while let Some(indirection) = Indirection::of(array.as_ref()) {
+            array = indirection.values.clone();
+            levels.push(indirection);
+        }
+        let numbers = WholeNumbers::of(array.as_ref()).expect("integers and decimals are whole numbers");
+        Self { levels, array, numbers }
+    }
+
+    /// Whether each has 64 bits at most.
+    fn is_narrow(&self) -> bool {
+        self.numbers.width() <= 8
+    }
+
+    #[inline]
+    fn place(&self, mut row: usize) -> Option<usize> {
+        for level in &self.levels {
+            if level.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                return None;
+            }
+            row = level.place(row);
+        }
+        self.array.is_valid(row).then_some(row)
+    }
+
+    #[inline]
+    fn narrow(&self, row: usize) -> Option<i128> {
+        self.place(row).map(|row| self.numbers.narrow(row))
+    }
+
+    #[inline]
+    fn wide(&self, row: usize) -> Option<i256> {
+        self.place(row).map(|row| self.numbers.wide(row))
+    }
+}
+
+/// The least and the greatest whole number that a type holds, of decimals unscaled; `None`: it holds others.
+pub(super) fn range(data_type: &DataType) -> Option<(i256, i256)> {
     let signed = |least: i64, most: i64| Some((i256::from(least), i256::from(most)));
     let unsigned = |most: u64| Some((i256::ZERO, i256::from_parts(u128::from(most), 0)));
     let digits = |precision: &u8| {
@@ -151,8 +266,10 @@ fn range(data_type: &DataType) -> Option<(i256, i256)> {
     match data_type {
         DataType::Int8 => signed(i8::MIN.into(), i8::MAX.into()),
         DataType::Int16 => signed(i16::MIN.into(), i16::MAX.into()),
-        DataType::Int32 => signed(i32::MIN.into(), i32::MAX.into()),
-        DataType::Int64 => signed(i64::MIN, i64::MAX),
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => signed(i32::MIN.into(), i32::MAX.into()),
+        DataType::Int64 | DataType::Date64 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
+            signed(i64::MIN, i64::MAX)
+        }
         DataType::UInt8 => unsigned(u8::MAX.into()),
         DataType::UInt16 => unsigned(u16::MAX.into()),
         DataType::UInt32 => unsigned(u32::MAX.into()),

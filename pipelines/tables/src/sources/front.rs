@@ -149,7 +149,7 @@ impl Source {
                 return Err(SourceError::OtherFormat { file: file.name().clone(), format: "table", what });
             }
         };
-        check_names(source.file().name(), source.schema().fields().iter().map(|field| field.name().as_str()))?;
+        check_names(source.file().name(), source.schema())?;
         Ok(source)
     }
 

@@ -64,7 +64,7 @@ pub(super) fn split(context: &mut TaskContext<'_>) -> Result<(), TaskError> {
     } else {
         let blocks: Vec<Block> = context.blocks(1).into_iter().filter(|block| !block.is_empty()).collect();
         let bytes = blocks.iter().map(|block| block.len() as u64).sum();
-        let runs = blocks.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+        let runs = blocks.iter().map(|block| run(block)).collect::<Result<Vec<_>, _>>()?;
         write_ranges(context, Merge::new(runs)?, bytes, &cuts)?
     };
     context.consumed(1, read.bytes, read.rows, read.row_hash);

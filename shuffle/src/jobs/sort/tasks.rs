@@ -190,10 +190,10 @@ pub(crate) fn merge_parts(context: &mut TaskContext<'_>, pieces: &[u32]) -> Resu
         let bytes = pieces::bytes(blocks.iter().map(Block::parts), &parts);
         for part in parts {
             context.check_cancelled()?;
-            let parts = blocks.iter().map(|block| block.part(part));
-            let parts: Vec<Block> = parts.filter(|part| !part.is_empty()).collect();
+            let parts = blocks.iter().map(|block| block.part_bytes(part));
+            let parts: Vec<&[u8]> = parts.filter(|part| !part.is_empty()).collect();
             let part_bytes = parts.iter().map(|part| part.len() as u64).sum();
-            let runs = parts.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+            let runs = parts.into_iter().map(run).collect::<Result<Vec<_>, _>>()?;
             read.add(merge_part(context.output_at_sized(piece, bytes)?, Merge::new(runs)?, part_bytes)?);
         }
         context.seal_output(piece)?;
@@ -299,7 +299,8 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     }
     let (sealed, blocks) = blocks(context);
     let bytes = blocks.iter().map(|block| block.len() as u64).sum();
-    let runs = blocks.iter().filter(|block| !block.is_empty()).map(run).collect::<Result<Vec<_>, _>>()?;
+    let runs =
+        blocks.iter().filter(|block| !block.is_empty()).map(|block| run(block)).collect::<Result<Vec<_>, _>>()?;
     write_file(context, Merge::new(runs)?, Planned { bytes, sealed, buffers }, &params)
 }
 
@@ -332,9 +333,9 @@ fn write_file<S: RunSource>(
     Ok(Reduced { token, row_hash })
 }
 
-pub(super) fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
-    if !block.len().is_multiple_of(RECORD_BYTES) {
-        return Err(TaskError::fatal(format!("a part of {} bytes is no whole number of records", block.len())));
+pub(super) fn run(part: &[u8]) -> Result<SliceRun<'_>, TaskError> {
+    if !part.len().is_multiple_of(RECORD_BYTES) {
+        return Err(TaskError::fatal(format!("a part of {} bytes is no whole number of records", part.len())));
     }
-    Ok(SliceRun::new(block))
+    Ok(SliceRun::new(part))
 }

@@ -15,6 +15,8 @@ use super::*;
 use crate::TableError;
 use crate::samples::{self, Seeded};
 
+mod gather;
+
 /// What is in the stored sample.
 fn sampled() -> RecordBatch {
     let mut lists = ListBuilder::new(Int64Builder::new());
@@ -31,7 +33,7 @@ fn sampled() -> RecordBatch {
 
 #[test]
 fn blocks_of_version_1_are_read_and_written() {
-    let sample = include_bytes!("../../tests/samples/block-1.bin");
+    let sample = include_bytes!("../../../tests/samples/block-1.bin");
     let layout = Arc::new(Layout::new(&sampled().schema()).unwrap());
     let (schema, part) = sample.split_at(layout.encode().len());
     let read = Arc::new(Layout::decode(schema).unwrap());
@@ -39,18 +41,19 @@ fn blocks_of_version_1_are_read_and_written() {
     let batches: Vec<_> = Part::of_bytes(read, Buffer::from(part)).map(Result::unwrap).collect();
     assert_eq!(batches, [sampled()]);
     let picks = [0, 1, 2].map(|row| Pick { batch: 0, row });
-    let (_, written) = written(&Gather::new(layout.clone(), &[sampled()]).unwrap(), &picks, &Limits::default());
+    let gather = Gather::new(layout.clone(), &[sampled()]).unwrap();
+    let (_, written) = written(&gather, &picks, &Limits::default());
     assert!(written == part, "what version 1 is has changed");
 }
 
 /// All messages of these rows, one behind the other, in memory that was not zero before.
-fn written(gather: &Gather, picks: &[Pick], limits: &Limits) -> (Vec<Message>, Vec<u8>) {
+fn written<'a>(gather: &'a Gather, picks: &'a [Pick], limits: &Limits) -> (Vec<Message<'a>>, Vec<u8>) {
     let messages = gather.messages(picks, limits).unwrap();
     let mut bytes = Vec::new();
     for message in &messages {
         let from = bytes.len();
         bytes.resize(from + message.bytes() as usize, 0xee);
-        gather.write(message, picks, &mut bytes[from..]);
+        message.write(&mut bytes[from..]);
     }
     (messages, bytes)
 }
@@ -89,6 +92,9 @@ fn check(seeded: &mut Seeded, batches: &[RecordBatch], limits: &Limits) {
         assert_eq!(batches.len(), messages.len());
         assert!(batches.iter().all(|batch| batch.schema() == *layout.schema()));
     }
+    let made: Vec<_> = messages.iter().map(|message| message.batch().unwrap()).collect();
+    let made: Vec<_> = made.iter().flat_map(|of| (0..of.num_rows()).map(|row| samples::row(of, row))).collect();
+    assert_eq!(made, expected, "batches of messages");
     let mut next = 0;
     for message in &messages {
         assert_eq!(message.rows().start, next);
@@ -222,7 +228,8 @@ fn a_thousand_columns_take_as_many_bytes_as_the_module_says() {
     check(&mut seeded, std::slice::from_ref(&batch), &Limits::default());
     let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
     let gather = Gather::new(layout, std::slice::from_ref(&batch)).unwrap();
-    let message = &gather.messages(&[Pick { batch: 0, row: 0 }], &Limits::default()).unwrap()[0];
+    let picks = [Pick { batch: 0, row: 0 }];
+    let message = &gather.messages(&picks, &Limits::default()).unwrap()[0];
     assert!((120_000..260_000).contains(&message.bytes()), "{}", message.bytes());
 }
 
@@ -256,7 +263,8 @@ fn elements_without_bytes_are_counted_all_the_same() {
         Arc::new(ListArray::new(field, arrow_buffer::OffsetBuffer::new(vec![0, elements as i32].into()), child, None));
     let batch = RecordBatch::try_from_iter([("l", lists)]).unwrap();
     let gather = Gather::new(Arc::new(Layout::new(&batch.schema()).unwrap()), &[batch]).unwrap();
-    let messages = gather.messages(&[Pick { batch: 0, row: 0 }; 3], &Limits::default()).unwrap();
+    let picks = [Pick { batch: 0, row: 0 }; 3];
+    let messages = gather.messages(&picks, &Limits::default()).unwrap();
     assert_eq!(messages.iter().map(Message::rows).collect::<Vec<_>>(), [0..1, 1..2, 2..3]);
 }
 
@@ -378,7 +386,11 @@ fn trusted(layout: &Arc<Layout>, bytes: &[u8]) -> Result<Vec<RecordBatch>, Table
     let block = store.get(&id, Parts::All).wait().unwrap().part(0);
     // SAFETY: the tests that call this garble only what is checked also of parts that are trusted.
     #[allow(unsafe_code, reason = "what is trusted is what is tested")]
-    unsafe { Part::new(layout.clone(), block) }.collect()
+    let batches = unsafe { Part::new(layout.clone(), block) }.collect::<Result<_, _>>();
+    batches.map_err(|error| match error {
+        TableError::InPart { object, part: 0, source } if object == id => *source,
+        error => panic!("it does not say in which part: {error}"),
+    })
 }
 
 #[test]
@@ -453,6 +465,30 @@ proptest! {
             (0..batch.num_rows()).for_each(|row| drop(samples::row(&batch, row)));
         }
     }
+}
+
+#[test]
+fn damaged_schemas_parts_and_sums_are_answers_or_errors() {
+    use crate::fuzzing::{layout, layouts, part, parts, sums};
+    let mut seeded = Seeded(4);
+    let mut damaged = |run: fn(&[u8]), seeds: &[Vec<u8>], from: usize| {
+        for seed in seeds {
+            run(seed);
+            for _ in 0..3000 {
+                let mut bytes = seed.clone();
+                for _ in 0..1 + seeded.below(3) {
+                    let at = from + seeded.below(bytes.len() - from);
+                    bytes[at] = if seeded.below(2) == 0 { seeded.next() as u8 } else { seeded.below(12) as u8 };
+                }
+                run(&bytes);
+            }
+        }
+    };
+    damaged(layout, &layouts(), 0);
+    // Without what stands before the message, which then has a checksum that fits.
+    damaged(layout, &layouts().into_iter().map(|bytes| bytes[16..].to_vec()).collect::<Vec<_>>(), 0);
+    damaged(part, &parts(), 1);
+    damaged(sums, &[include_bytes!("../../../tests/samples/exact-sum-1.bin").to_vec()], 0);
 }
 
 #[test]

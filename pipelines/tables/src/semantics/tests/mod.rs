@@ -13,6 +13,10 @@ use crate::TableError;
 use crate::plain::Indirection;
 use crate::samples::{self, Seeded, Value};
 
+mod stored;
+mod sums;
+mod unified;
+
 /// The order of two rows of a column, by the words of docs/semantics.md, one value at a time.
 fn naive(array: &dyn Array, left: usize, right: usize, key: &KeyColumn) -> Ordering {
     let value = |row| resolved(array, row);
@@ -107,12 +111,14 @@ fn naive_flat(one: &dyn Array, left: usize, other: &dyn Array, right: usize) -> 
 
 /// All pairs of rows by their keys, and by the naive order.
 fn check(batch: &RecordBatch, key: &[KeyColumn]) {
-    let keys = KeyEncoder::new(&batch.schema(), key).unwrap().encode(batch).unwrap();
+    let encoder = KeyEncoder::new(&batch.schema(), key).unwrap();
+    let keys = encoder.encode(batch).unwrap();
     assert_eq!(keys.len(), batch.num_rows());
+    assert_eq!(keys.memory_bytes() as u64, encoder.bytes(batch).unwrap(), "memory that was said before");
     for left in 0..batch.num_rows() {
         for right in 0..batch.num_rows() {
             let expected = key.iter().fold(Ordering::Equal, |order, column| {
-                order.then_with(|| naive(batch.column(column.index).as_ref(), left, right, column))
+                order.then_with(|| naive(batch.column_by_name(&column.column).unwrap().as_ref(), left, right, column))
             });
             let found = keys.get(left).cmp(keys.get(right));
             let rows = || (samples::row(batch, left), samples::row(batch, right));
@@ -140,7 +146,7 @@ fn keys_of_every_type_with_an_order_compare_as_the_values_do() {
             for (descending, nulls) in
                 [(false, Nulls::Last), (false, Nulls::First), (true, Nulls::Last), (true, Nulls::First)]
             {
-                check(&batch, &[KeyColumn { index: 0, descending, nulls }]);
+                check(&batch, &[KeyColumn { column: "c0".into(), descending, nulls }]);
             }
         }
     }
@@ -155,7 +161,7 @@ proptest! {
         let batch = samples::batch_of(&mut seeded, &types, 12);
         let key: Vec<_> = (0..types.len())
             .map(|index| KeyColumn {
-                index,
+                column: format!("c{index}"),
                 descending: seeded.below(2) == 0,
                 nulls: seeded.pick(&[Nulls::First, Nulls::Last]),
             })
@@ -174,7 +180,7 @@ proptest! {
 fn values_without_bytes_are_as_many_as_there_are_rows() {
     let values = FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), None, 3).unwrap();
     let batch = one(DictionaryArray::new(Int8Array::from(vec![0, 2]), Arc::new(values)));
-    check(&batch, &[KeyColumn::rising(0)]);
+    check(&batch, &[KeyColumn::rising("c")]);
 }
 
 fn one(array: impl Array + 'static) -> RecordBatch {
@@ -182,7 +188,7 @@ fn one(array: impl Array + 'static) -> RecordBatch {
 }
 
 fn encoded(batch: &RecordBatch) -> KeyRows {
-    KeyEncoder::new(&batch.schema(), &[KeyColumn::rising(0)]).unwrap().encode(batch).unwrap()
+    KeyEncoder::new(&batch.schema(), &[KeyColumn::rising("c")]).unwrap().encode(batch).unwrap()
 }
 
 #[test]
@@ -192,15 +198,13 @@ fn zeros_and_nans_are_one_key_each() {
     assert!(keys.get(0) == keys.get(1) && keys.get(1) == keys.get(2), "NaN equals itself");
     assert!(keys.get(0) > keys.get(3), "NaN is above all numbers");
     assert!(keys.get(4) == keys.get(5) && keys.get(5) > keys.get(6), "there is one zero");
-    let kept = canonical(&(Arc::new(Float64Array::from(vec![-0.0])) as ArrayRef)).unwrap();
-    assert_eq!(kept.as_primitive::<Float64Type>().value(0).to_bits(), 0);
 }
 
 #[test]
 fn nulls_are_last_in_either_direction_unless_told() {
     let batch = one(Int64Array::from(vec![Some(1), None, Some(2)]));
     for descending in [false, true] {
-        let key = KeyColumn { index: 0, descending, nulls: Nulls::default() };
+        let key = KeyColumn { column: "c".into(), descending, nulls: Nulls::default() };
         let keys = KeyEncoder::new(&batch.schema(), &[key]).unwrap().encode(&batch).unwrap();
         assert!(keys.get(1) > keys.get(0).max(keys.get(2)), "descending: {descending}");
         assert_eq!(keys.get(0) > keys.get(2), descending);
@@ -216,7 +220,7 @@ fn timestamps_compare_by_instant_and_never_without_a_zone() {
             None => array,
         })
     };
-    let encoder = KeyEncoder::new(&times(Some("UTC")).schema(), &[KeyColumn::rising(0)]).unwrap();
+    let encoder = KeyEncoder::new(&times(Some("UTC")).schema(), &[KeyColumn::rising("c")]).unwrap();
     let [utc, berlin] = ["UTC", "Europe/Berlin"].map(|zone| encoder.encode(&times(Some(zone))).unwrap());
     assert_eq!(utc.get(1), berlin.get(1));
     let error = encoder.encode(&times(None)).unwrap_err();
@@ -224,7 +228,7 @@ fn timestamps_compare_by_instant_and_never_without_a_zone() {
     assert!(error.to_string().starts_with("column c: "), "{error}");
     let inside =
         |zone: Option<&str>| DataType::new_list(DataType::Timestamp(TimeUnit::Second, zone.map(Into::into)), true);
-    let error = check_comparable("c", &inside(None), &inside(Some("UTC"))).unwrap_err();
+    let error = check_type("c", &inside(None), &inside(Some("UTC"))).unwrap_err();
     assert!(matches!(&error, TableError::ZonesMixed { column, .. } if column == "c.item"), "{error}");
     let seconds = one(TimestampSecondArray::from(vec![5]).with_timezone("UTC"));
     assert!(matches!(encoder.encode(&seconds).unwrap_err(), TableError::TypeDiffers { .. }), "another unit");
@@ -234,7 +238,7 @@ fn timestamps_compare_by_instant_and_never_without_a_zone() {
 fn keys_without_an_order_are_refused_by_column_and_type() {
     let refused = |of: DataType| {
         let schema = Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("span", of, true)]);
-        let error = KeyEncoder::new(&schema, &[KeyColumn::rising(0), KeyColumn::rising(1)]).unwrap_err();
+        let error = KeyEncoder::new(&schema, &["a", "span"].map(KeyColumn::rising)).unwrap_err();
         assert!(matches!(error, TableError::NoOrder { .. }), "{error}");
         error.to_string()
     };
@@ -259,67 +263,136 @@ fn partitions_follow_from_keys_alone() {
     assert_eq!(key_hash(b"\x01exobus"), 0xd37d_2cd9_e004_25d5);
 }
 
-fn sum_of(array: impl Array + 'static) -> ExactSum {
-    let mut sum = ExactSum::default();
-    sum.add("c", &(Arc::new(array) as ArrayRef)).unwrap();
-    sum
+/// Of a struct of a number `x` and a text `y`, the second row null.
+fn structs() -> StructArray {
+    let fields = vec![Field::new("x", DataType::Int64, true), Field::new("y", DataType::Utf8, true)];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![Some(3), Some(1), None, Some(2)])),
+        Arc::new(StringArray::from(vec!["c", "a", "b", "b"])),
+    ];
+    StructArray::new(fields.into(), columns, Some(vec![true, false, true, true].into()))
 }
 
 #[test]
-fn sums_overflow_at_the_end_or_not_at_all() {
-    let value = |sum: &ExactSum, of| sum.value("c", &of).map(|sum| sum.map(|sum| sum.to_string()));
-    let mut sum = sum_of(Int64Array::from(vec![i64::MAX, i64::MAX, i64::MIN]));
-    assert_eq!(value(&sum, DataType::Int64).unwrap().unwrap(), (i64::MAX - 1).to_string());
-    sum.merge(&sum_of(Int64Array::from(vec![Some(2), None])));
-    let error = value(&sum, DataType::Int64).unwrap_err();
-    assert_eq!(error.to_string(), "sum of column c is outside Int64");
-    assert_eq!(value(&sum, DataType::Decimal128(38, 0)).unwrap().unwrap(), (i128::from(i64::MAX) + 1).to_string());
-    assert_eq!(sum.count(), 4);
-    let unsigned = sum_of(UInt64Array::from(vec![u64::MAX, 1]));
-    assert_eq!(value(&unsigned, DataType::Decimal128(38, 0)).unwrap().unwrap(), (1u128 << 64).to_string());
-    assert!(value(&unsigned, DataType::UInt64).is_err());
-    assert_eq!(value(&ExactSum::default(), DataType::Int64).unwrap(), None, "the sum of nothing is null");
-    assert_eq!(value(&sum_of(Int64Array::from(vec![None, None])), DataType::Int64).unwrap(), None);
-
-    // Partial sums far beyond the type, of the widest decimals there are.
-    let most = 10i128.pow(38) - 1;
-    let decimals = |values: Vec<i128>| sum_of(Decimal128Array::from(values).with_precision_and_scale(38, 2).unwrap());
-    let mut sum = decimals(vec![most; 5000]);
-    assert!(value(&sum, DataType::Decimal128(38, 2)).is_err());
-    sum.merge(&decimals(vec![-most; 4999]));
-    assert_eq!(value(&sum, DataType::Decimal128(38, 2)).unwrap().unwrap(), most.to_string());
-    let mut sum = sum_of(Decimal256Array::from(vec![i256::MAX; 100]));
-    assert!(value(&sum, DataType::Decimal256(76, 0)).is_err());
-    sum.merge(&sum_of(Decimal256Array::from(vec![i256::MIN; 100])));
-    assert_eq!(value(&sum, DataType::Decimal256(76, 0)).unwrap().unwrap(), "-100");
-    let error = ExactSum::default().add("f", &(Arc::new(Float64Array::from(vec![1.0])) as ArrayRef)).unwrap_err();
-    assert!(matches!(error, TableError::Unsupported { .. }), "{error}");
-    assert_eq!(ExactSum::data_type(&DataType::Float64), None);
-    assert_eq!(ExactSum::data_type(&DataType::Decimal64(5, 3)), Some(DataType::Decimal128(38, 3)));
-}
-
-proptest! {
-    #[test]
-    fn sums_are_those_of_wide_numbers_however_they_are_merged(
-        values in proptest::collection::vec(any::<i128>(), 0..60), cut in 0usize..60, turned in any::<bool>()
-    ) {
-        let cut = cut.min(values.len());
-        let expected = values.iter().fold(i256::ZERO, |sum, value| sum.wrapping_add(i256::from_i128(*value)));
-        let of = |values: &[i128]| sum_of(Decimal128Array::from(values.to_vec()));
-        let (mut left, mut right) = (of(&values[..cut]), of(&values[cut..]));
-        if turned {
-            std::mem::swap(&mut left, &mut right);
-        }
-        left.merge(&right);
-        let found = left.value("c", &DataType::Decimal256(76, 0)).unwrap();
-        prop_assert_eq!(found, (!values.is_empty()).then_some(expected));
+fn fields_of_structs_are_keys_by_their_path() {
+    let expected = encoded(&one(Int64Array::from(vec![Some(3), None, None, Some(2)])));
+    let dictionary = DictionaryArray::<Int32Type>::new(vec![0, 1, 2, 3].into(), Arc::new(structs()));
+    let nested = StructArray::from(vec![(
+        Arc::new(Field::new("inner", structs().data_type().clone(), true)),
+        Arc::new(structs()) as ArrayRef,
+    )]);
+    for (batch, path) in [(one(structs()), "c.x"), (one(dictionary), "c.x"), (one(nested), "c.inner.x")] {
+        let keys = KeyEncoder::new(&batch.schema(), &[KeyColumn::rising(path)]).unwrap().encode(&batch).unwrap();
+        let rows = |keys: &KeyRows| (0..4).map(|row| keys.get(row).to_vec()).collect::<Vec<_>>();
+        assert_eq!(rows(&keys), rows(&expected), "{path} of {}", batch.schema());
     }
+    // A column whose own name has a dot is that column.
+    let columns: [(&str, ArrayRef); 2] =
+        [("c", Arc::new(structs())), ("c.x", Arc::new(Int64Array::from_iter_values([7; 4])))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let keys = KeyEncoder::new(&batch.schema(), &[KeyColumn::rising("c.x")]).unwrap().encode(&batch).unwrap();
+    assert_eq!(keys.get(0), keys.get(3));
 }
 
 #[test]
-fn sums_of_dictionaries_are_sums_of_values() {
-    let keys = Int8Array::from(vec![Some(0), Some(1), None, Some(0)]);
-    let sum = sum_of(DictionaryArray::new(keys, Arc::new(Int32Array::from(vec![5, 7]))));
-    assert_eq!(sum.value("c", &DataType::Int64).unwrap(), Some(i256::from(17)));
-    assert_eq!(sum.count(), 3);
+fn keys_that_the_table_does_not_have_are_refused_with_the_nearest_name() {
+    let number = |name: &str| Field::new(name, DataType::Int64, true);
+    let refused = |fields: Vec<Field>, name: &str| {
+        KeyEncoder::new(&Schema::new(fields), &[KeyColumn::rising(name)]).unwrap_err().to_string()
+    };
+    assert_eq!(refused(vec![number("user"), number("price")], "Prise"), "no column Prise; did you mean price?");
+    assert_eq!(refused(vec![number("user"), number("price")], "code"), "no column code");
+    assert!(refused(vec![number("a"), number("b"), number("a")], "a").contains("column a in the table"));
+    let encoder = KeyEncoder::new(&Schema::new(vec![number("a"), number("b")]), &[KeyColumn::rising("b")]).unwrap();
+    let column = || Arc::new(Int64Array::from(vec![1])) as ArrayRef;
+    let error = encoder.encode(&RecordBatch::try_from_iter([("b", column())]).unwrap()).unwrap_err();
+    assert!(matches!(error, TableError::ColumnsDiffer { expected: 2, found: 1 }), "{error}");
+    let error = encoder.encode(&RecordBatch::try_from_iter([("b", column()), ("a", column())]).unwrap()).unwrap_err();
+    assert!(matches!(error, TableError::NameDiffers { .. }), "{error}");
+}
+
+#[test]
+fn keys_are_the_bytes_that_version_1_says() {
+    // By hand, from the table at the head of keys.rs.
+    let (mut sample, mut all) = (&include_bytes!("../../../tests/samples/keys-1.bin")[..], 0);
+    let mut check = |array: ArrayRef, (descending, nulls): (bool, Nulls), expected: &[&[u8]]| {
+        let batch = RecordBatch::try_from_iter_with_nullable([("c", array, true)]).unwrap();
+        let key = KeyColumn { column: "c".into(), descending, nulls };
+        let keys = KeyEncoder::new(&batch.schema(), &[key]).unwrap().encode(&batch).unwrap();
+        let found: Vec<_> = (0..keys.len()).map(|row| keys.get(row)).collect();
+        assert_eq!(found, expected, "{}", batch.schema());
+        let sampled = sample.split_off(..expected.concat().len()).expect("they are in the sample");
+        assert_eq!(found.concat(), sampled, "{}", batch.schema());
+        all += found.len();
+    };
+    let rising = (false, Nulls::Last);
+    let falling = (true, Nulls::First);
+    let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(-2), None]));
+    check(ints.clone(), rising, &[&[1, 0x80, 0, 0, 1], &[1, 0x7f, 0xff, 0xff, 0xfe], &[2]]);
+    check(ints, falling, &[&[1, 0x7f, 0xff, 0xff, 0xfe], &[1, 0x80, 0, 0, 1], &[0]]);
+    check(Arc::new(UInt16Array::from(vec![0x0102])), rising, &[&[1, 1, 2]]);
+    let floats = vec![f32::NAN, -f32::NAN, -0.0, 1.0, -1.0, f32::INFINITY];
+    let expected: [&[u8]; 6] = [
+        &[1, 0xff, 0xc0, 0, 0],
+        &[1, 0xff, 0xc0, 0, 0],
+        &[1, 0x80, 0, 0, 0],
+        &[1, 0xbf, 0x80, 0, 0],
+        &[1, 0x40, 0x7f, 0xff, 0xff],
+        &[1, 0xff, 0x80, 0, 0],
+    ];
+    check(Arc::new(Float32Array::from(floats)), rising, &expected);
+    check(Arc::new(BooleanArray::from(vec![false, true])), falling, &[&[1, 0xff], &[1, 0xfe]]);
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["ab", "", "a\0b"]));
+    check(text.clone(), rising, &[b"\x01ab\0\0", b"\x01\0\0", b"\x01a\0\xffb\0\0"]);
+    check(text, falling, &[&[1, !b'a', !b'b', 255, 255], &[1, 255, 255], &[1, !b'a', 255, 0, !b'b', 255, 255]]);
+    let fixed = FixedSizeBinaryArray::try_from_iter([[0u8, 7]].iter()).unwrap();
+    check(Arc::new(fixed), rising, &[&[1, 0, 7]]);
+    let lists = [Some(vec![Some(5u8), None]), Some(vec![])];
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<UInt8Type, _, _>(lists));
+    check(lists.clone(), rising, &[&[1, 1, 1, 5, 1, 2, 0], &[1, 0]]);
+    check(lists, falling, &[&[1, 254, 1, 250, 254, 0, 255], &[1, 255]]);
+    check(
+        Arc::new(structs().slice(1, 3)),
+        rising,
+        &[&[2], b"\x01\x02\x01b\0\0", b"\x01\x01\x80\0\0\0\0\0\0\x02\x01b\0\0"],
+    );
+    check(Arc::new(NullArray::new(1)), rising, &[&[2]]);
+    assert_eq!((sample.len(), all), (0, 30));
+}
+
+#[test]
+fn keys_are_added_behind_others_and_their_memory_is_used_again() {
+    let batch = one(StringArray::from(vec!["a", "b", "longer than the others"]));
+    let encoder = KeyEncoder::new(&batch.schema(), &[KeyColumn::rising("c")]).unwrap();
+    let mut keys = KeyRows::default();
+    encoder.append(&batch, &mut keys).unwrap();
+    encoder.append(&batch.slice(1, 1), &mut keys).unwrap();
+    assert_eq!((keys.len(), keys.get(3)), (4, keys.get(1)));
+    keys.reserve(3, 100);
+    let before = keys.memory_bytes();
+    assert!(before >= 7 * 4 + 100);
+    encoder.append(&batch, &mut keys).unwrap();
+    assert_eq!((keys.len(), keys.memory_bytes()), (7, before));
+    keys.clear();
+    assert!(keys.is_empty());
+    encoder.append(&batch, &mut keys).unwrap();
+    assert_eq!((keys.len(), keys.memory_bytes()), (3, before));
+}
+
+#[test]
+fn keys_of_lists_without_end_and_of_more_than_4_gib_are_refused() {
+    let elements = crate::ELEMENTS_MAX as usize + 1;
+    let field = Arc::new(Field::new("item", DataType::Null, true));
+    let offsets = arrow_buffer::OffsetBuffer::new(vec![0, elements as i32].into());
+    let batch = one(ListArray::new(field, offsets, Arc::new(NullArray::new(elements)), None));
+    let encoder = KeyEncoder::new(&batch.schema(), &[KeyColumn::rising("c")]).unwrap();
+    let error = encoder.encode(&batch).unwrap_err();
+    assert!(matches!(error, TableError::TooManyElements { .. }), "{error}");
+    // A dictionary of one text of 1 MiB in 4096 rows.
+    let values = StringArray::from(vec!["x".repeat(1 << 20)]);
+    let batch = one(DictionaryArray::<Int32Type>::new(vec![0; 4096].into(), Arc::new(values)));
+    let encoder = KeyEncoder::new(&batch.schema(), &[KeyColumn::rising("c")]).unwrap();
+    assert_eq!(encoder.bytes(&batch).unwrap(), 4096 * ((1 << 20) + 3 + 4));
+    let error = encoder.encode(&batch).unwrap_err();
+    assert!(matches!(error, TableError::KeysTooLarge { rows: 4096 }), "{error}");
 }

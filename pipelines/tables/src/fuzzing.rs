@@ -1,0 +1,90 @@
+//! What objects could hold in place of tables, as functions for fuzzing: none may panic, whatever the bytes.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
+
+use crate::block::{Gather, Layout, Limits, Part, Pick};
+use crate::semantics::ExactSum;
+
+/// The schema of a set, also with a checksum that fits.
+pub fn layout(bytes: &[u8]) {
+    for layout in [Layout::decode(bytes), Layout::decode(&Layout::with_checksum(bytes))].into_iter().flatten() {
+        assert!(Layout::decode(&layout.encode()).is_ok());
+    }
+}
+
+/// A part of one of the [schemas](parts); the first byte says of which.
+pub fn part(bytes: &[u8]) {
+    let Some((number, bytes)) = bytes.split_first() else { return };
+    let schemas = schemas();
+    let layout = Layout::new(&schemas[usize::from(*number) % schemas.len()]).expect("types of tables");
+    for batch in Part::of_bytes(Arc::new(layout), Buffer::from(bytes)).flatten() {
+        assert!(batch.columns().iter().all(|column| column.to_data().validate_full().is_ok()));
+    }
+}
+
+/// Sums, one behind the other.
+pub fn sums(mut bytes: &[u8]) {
+    while let Ok((sum, rest)) = ExactSum::decode(bytes) {
+        let mut encoded = Vec::new();
+        sum.encode(&mut encoded);
+        assert_eq!(ExactSum::decode(&encoded).ok().map(|(again, _)| again), Some(sum));
+        bytes = rest;
+    }
+}
+
+/// What [`layout`] reads when all is well.
+pub fn layouts() -> Vec<Vec<u8>> {
+    schemas().iter().map(|schema| Layout::new(schema).expect("types of tables").encode()).collect()
+}
+
+/// What [`part`] reads when all is well.
+pub fn parts() -> Vec<Vec<u8>> {
+    let part = |(number, schema): (u8, &Schema)| {
+        let layout = Arc::new(Layout::new(schema).expect("types of tables"));
+        let columns = layout.schema().fields().iter().map(|field| arrow_array::new_null_array(field.data_type(), 3));
+        let batch = RecordBatch::try_new(layout.schema().clone(), columns.collect()).expect("three rows of nulls");
+        let gather = Gather::new(layout, &[batch]).expect("a batch of this schema");
+        let picks = [0, 1, 2, 1].map(|row| Pick { batch: 0, row });
+        let messages = gather.messages(&picks, &Limits { rows_max: 3, ..Limits::default() }).expect("small rows");
+        let mut bytes = vec![number];
+        for message in messages {
+            let from = bytes.len();
+            bytes.resize(from + message.bytes() as usize, 0);
+            message.write(&mut bytes[from..]);
+        }
+        bytes
+    };
+    (0..).zip(&schemas()).map(part).collect()
+}
+
+fn schemas() -> [Schema; 3] {
+    use DataType::*;
+    let list = |of| DataType::new_list(of, true);
+    let structs = |fields: Vec<DataType>| {
+        let named = |(at, of): (usize, DataType)| Field::new(format!("f{at}"), of, true);
+        Struct(fields.into_iter().enumerate().map(named).collect::<Fields>())
+    };
+    let entries = Struct(vec![Field::new("keys", Utf8, false), Field::new("values", Int64, true)].into());
+    let map = Map(Arc::new(Field::new("entries", entries, false)), false);
+    let pairs = FixedSizeList(Arc::new(Field::new("item", Int16, true)), 2);
+    let of = |types: Vec<DataType>| {
+        let named = |(at, of): (usize, DataType)| Field::new(format!("c{at}"), of, true);
+        Schema::new(types.into_iter().enumerate().map(named).collect::<Fields>())
+    };
+    [
+        of(vec![
+            Int64,
+            Utf8,
+            Boolean,
+            Float64,
+            Decimal128(20, 2),
+            Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        ]),
+        of(vec![list(Utf8), LargeList(Arc::new(Field::new("item", LargeBinary, true))), pairs, map, Null]),
+        of(vec![list(structs(vec![Int32, list(Binary), FixedSizeBinary(3)])), structs(vec![])]),
+    ]
+}

@@ -1,0 +1,86 @@
+//! Of which types columns are in files of formats that lack theirs.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit};
+
+use crate::TableError;
+use crate::plain::{Path, plain_schema};
+
+/// What types files have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileTypes {
+    /// All of Arrow's.
+    Arrow,
+    /// Those of Parquet, which other readers than Arrow's know, too.
+    Parquet,
+    /// What can be written as text and read again as the same value: CSV and TSV.
+    Text,
+}
+
+/// The schema with which rows are written to files of these types, and read back: that of [plain](crate::plain) types where the format has them, else the type that holds the same values.
+/// Batches are [`conformed`](super::conformed) to it before their rows are hashed on the way to such files, so that the hash of what is read back is the same.
+///
+/// # Errors
+/// [`TableError::Unsupported`]: no type of the format holds the values.
+pub fn stored_schema(files: FileTypes, schema: &Schema) -> Result<SchemaRef, TableError> {
+    let schema = plain_schema(schema);
+    let fields = stored_fields(files, None, schema.fields())?;
+    Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata)))
+}
+
+fn stored_fields(files: FileTypes, path: Option<&Path<'_>>, fields: &Fields) -> Result<Fields, TableError> {
+    fields.iter().map(|field| stored_field(files, path, field)).collect()
+}
+
+fn stored_field(files: FileTypes, path: Option<&Path<'_>>, field: &FieldRef) -> Result<FieldRef, TableError> {
+    let path = Path::new(path, field.name());
+    let stored = match files {
+        FileTypes::Arrow => return Ok(field.clone()),
+        FileTypes::Parquet => in_parquet(&path, field.data_type())?,
+        FileTypes::Text => in_text(&path, field.data_type())?,
+    };
+    match stored == *field.data_type() {
+        true => Ok(field.clone()),
+        false => Ok(Arc::new(Field::clone(field).with_data_type(stored))),
+    }
+}
+
+fn in_parquet(path: &Path<'_>, data_type: &DataType) -> Result<DataType, TableError> {
+    let unsupported =
+        |why| Err(TableError::Unsupported { column: path.to_string(), data_type: data_type.clone(), why });
+    let inside = |field: &FieldRef| stored_field(FileTypes::Parquet, Some(path), field);
+    Ok(match data_type {
+        DataType::Timestamp(TimeUnit::Second, zone) => DataType::Timestamp(TimeUnit::Millisecond, zone.clone()),
+        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
+        DataType::Date64 => DataType::Date32,
+        // Which of them a decimal is follows there from its digits, and readers make one type of them.
+        DataType::Decimal32(digits, scale) | DataType::Decimal64(digits, scale) => {
+            DataType::Decimal128(*digits, *scale)
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            return unsupported("an interval is of months or of days and milliseconds there");
+        }
+        DataType::FixedSizeBinary(0) => return unsupported("binary of a fixed size has a byte at least there"),
+        DataType::Struct(fields) if fields.is_empty() => return unsupported("a struct has a field at least there"),
+        DataType::Struct(fields) => DataType::Struct(stored_fields(FileTypes::Parquet, Some(path), fields)?),
+        DataType::List(of) => DataType::List(inside(of)?),
+        DataType::LargeList(of) => DataType::LargeList(inside(of)?),
+        DataType::FixedSizeList(of, size) => DataType::FixedSizeList(inside(of)?, *size),
+        DataType::Map(of, sorted) => DataType::Map(inside(of)?, *sorted),
+        other => other.clone(),
+    })
+}
+
+fn in_text(path: &Path<'_>, data_type: &DataType) -> Result<DataType, TableError> {
+    let why = match data_type {
+        of if of.is_nested() => "text has no lists, structs and maps; Parquet has",
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            "text is UTF-8 and holds no other bytes; Parquet does"
+        }
+        DataType::Interval(_) | DataType::Duration(_) => "nobody reads it back from text; Parquet has it",
+        DataType::Null => "nobody reads a type of nulls back from text; leave the column out",
+        other => return Ok(other.clone()),
+    };
+    Err(TableError::Unsupported { column: path.to_string(), data_type: data_type.clone(), why })
+}
