@@ -7,6 +7,8 @@ use exobus_shuffle::{
     jobs::sort::{SortParams, SortReport, sort},
 };
 
+use exobus_tables::sources::InputFormat;
+
 use super::{
     folders::Folders,
     generate::{failure as file_failure, io_threads},
@@ -23,8 +25,8 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     if !args.key.is_empty() {
         return super::tables::sort_by_key(args);
     }
-    let is_parquet = |path: &&std::path::PathBuf| path.extension().is_some_and(|extension| extension == "parquet");
-    if let Some(table) = args.input.iter().find(is_parquet) {
+    let is_table = |path: &&std::path::PathBuf| InputFormat::of(&(*path).into()) != InputFormat::Records;
+    if let Some(table) = args.input.iter().find(is_table) {
         let text = format!("{}: a table is sorted by columns: say which, --key COLUMN", table.display());
         return Err(Failure::text(Exit::Usage, text));
     }

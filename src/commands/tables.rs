@@ -2,10 +2,7 @@
 
 use exobus_files::visit_files;
 use exobus_shuffle::files::InputFile;
-use exobus_tables::{
-    jobs::sort::{SortTable, SortedTable, sort},
-    sinks::ParquetOptions,
-};
+use exobus_tables::jobs::sort::{Reading, SortTable, SortedTable, Writing, sort};
 
 use super::{
     folders::Folders,
@@ -24,10 +21,14 @@ pub(super) fn sort_by_key(args: &SortArgs) -> Result<Exit, Failure> {
     let output = args.output.as_deref().expect("clap requires it");
     let folders = Folders::named(&args.input, output, session.on_cluster(), |inputs| {
         let mut files = Vec::new();
-        visit_files((inputs, partial), |_| Ok(()), |location, status| {
-            files.push(InputFile { path: location.to_path_buf(), bytes: status.bytes });
-            Ok(())
-        })?;
+        visit_files(
+            (inputs, partial),
+            |_| Ok(()),
+            |location, status| {
+                files.push(InputFile { path: location.to_path_buf(), bytes: status.bytes });
+                Ok(())
+            },
+        )?;
         Ok(files)
     })?;
     let params = SortTable {
@@ -35,11 +36,8 @@ pub(super) fn sort_by_key(args: &SortArgs) -> Result<Exit, Failure> {
         output: folders.output().to_owned(),
         key: args.key.clone(),
         files: args.job.setup.partitions,
-        options: ParquetOptions {
-            compression: args.compression,
-            group_rows: args.row_group_rows,
-            ..ParquetOptions::default()
-        },
+        reading: Reading { format: args.input_format.map(|format| format.to_string()), schema: args.schema.clone() },
+        writing: Writing { compression: args.compression, group_rows: args.row_group_rows },
         strategy: args.job.strategy.strategy(),
         partial,
     };

@@ -6,6 +6,7 @@
 //! - [`block`]: how rows lie in the part of an object: messages of Arrow IPC, gathered straight into memory of the store and read there
 //!   without a copy;
 //! - [`sources`]: files of Parquet, text and Arrow, cut into splits and read within memory that is asked for;
+//! - [`sinks`]: files of Parquet, text and Arrow, written within memory that is asked for;
 //! - [`plain`]: types without their encodings. Dictionaries, run ends and views are ways to write values down, not other values.
 //!
 //! All of Arrow's types are known but unions, which have neither an order nor one layout.

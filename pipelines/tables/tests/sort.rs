@@ -12,9 +12,9 @@ use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
 use exobus_shuffle::Strategy;
-use exobus_tables::jobs::sort::{SortTable, SortedTable, sort};
+use exobus_tables::jobs::sort::{Reading, SortTable, SortedTable, Writing, sort};
 use exobus_tables::semantics::{KeyColumn, Nulls};
-use exobus_tables::sinks::{Compression, ParquetOptions, ParquetSink};
+use exobus_tables::sinks::{Compression, IpcSink, ParquetOptions, ParquetSink};
 use exobus_tables::sources::{FixedBudget, MemoryBudget};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -52,10 +52,10 @@ fn rows(numbers: std::ops::Range<i64>) -> RecordBatch {
 
 fn write(path: &Path, numbers: std::ops::Range<i64>, group_rows: u64) {
     let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
-    let options = ParquetOptions { group_rows, compression: Compression::Zstd(1), ..ParquetOptions::default() };
+    let options = ParquetOptions { group_rows, compression: Compression::Zstd(1).codec(), ..ParquetOptions::default() };
     let all = rows(numbers);
-    let mut sink = ParquetSink::new(Vec::new(), &all.schema(), &[], &options, &budget).unwrap();
-    sink.write(&all, 60 * all.num_rows() as u64).unwrap();
+    let mut sink = ParquetSink::new(Vec::new(), &all.schema(), &options, &budget).unwrap();
+    sink.write(&all).unwrap();
     fs::write(path, sink.finish().unwrap().0).unwrap();
 }
 
@@ -88,7 +88,8 @@ impl Table {
             output: self.path(output),
             key: key.to_vec(),
             files: Some(5),
-            options: ParquetOptions { group_rows: 2_000, ..ParquetOptions::default() },
+            reading: Reading::default(),
+            writing: Writing { group_rows: 2_000, ..Writing::default() },
             strategy: None,
             partial: false,
         }
@@ -189,8 +190,8 @@ async fn a_file_that_is_no_table_and_one_that_does_not_fit_the_others_are_named(
     let other: Vec<(&str, ArrayRef)> = vec![("number", Arc::new(StringArray::from(vec!["one"])))];
     let other = RecordBatch::try_from_iter(other).unwrap();
     let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
-    let mut sink = ParquetSink::new(Vec::new(), &other.schema(), &[], &ParquetOptions::default(), &budget).unwrap();
-    sink.write(&other, 10).unwrap();
+    let mut sink = ParquetSink::new(Vec::new(), &other.schema(), &ParquetOptions::default(), &budget).unwrap();
+    sink.write(&other).unwrap();
     fs::write(table.path("in/e.parquet"), sink.finish().unwrap().0).unwrap();
     let error = table.sort((1, 128 * MIB), table.params("out", &by_user_and_time())).await.unwrap_err().to_string();
     assert!(error.contains("number") && error.contains("a.parquet") && error.contains("e.parquet"), "{error}");
@@ -202,4 +203,55 @@ async fn more_data_than_memory_is_sorted_within_it() {
     let params = SortTable { files: Some(12), ..table.params("out", &by_user_and_time()) };
     let report = table.sort((2, 64 * MIB), params).await.unwrap();
     assert_eq!((report.rows, report.files), (900_000, 12));
+}
+
+/// Rows as text has them, with a column that is not in the other files, and numbers in another order.
+fn write_text(path: &Path, numbers: std::ops::Range<i64>) {
+    let line = |number: i64| {
+        let (user, ts) = key_of(number);
+        let user = user.map_or(String::new(), |user| format!("\"{user}\""));
+        format!("{ts},{user},\"a note,\nof two lines\",{number}\n")
+    };
+    let text: String = numbers.map(line).collect();
+    fs::write(path, format!("ts,user,note,number\n{text}")).unwrap();
+}
+
+#[tokio::test]
+async fn files_of_several_formats_are_one_table_by_the_names_of_their_columns() {
+    let table = Table::new(3_000);
+    let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+    let arrow = rows(3_000..4_000);
+    let mut sink = IpcSink::new(Vec::new(), &arrow.schema(), &budget).unwrap();
+    sink.write(&arrow).unwrap();
+    fs::write(table.path("in/e.arrow"), sink.finish().unwrap().0).unwrap();
+    write_text(&table.path("in/f.csv"), 4_000..6_000);
+    let report = table.sort((2, 128 * MIB), table.params("out", &by_user_and_time())).await.unwrap();
+    assert_eq!(report.rows, 6_000);
+    let mut expected: Vec<i64> = (0..6_000).collect();
+    expected.sort_by_key(|number| {
+        let (user, ts) = key_of(*number);
+        (user.is_none(), user, -ts)
+    });
+    let mut numbers = Vec::new();
+    let mut notes = 0;
+    for part in 0..5 {
+        let bytes = fs::read(table.path(&format!("out/part-0000{part}.parquet"))).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
+        for batch in reader.build().unwrap() {
+            let batch = batch.unwrap();
+            numbers.extend(batch["number"].as_primitive::<Int64Type>().values());
+            notes += batch["note"]
+                .as_string::<i32>()
+                .iter()
+                .flatten()
+                .filter(|note| *note == "a note,\nof two lines")
+                .count();
+        }
+    }
+    assert!(numbers == expected);
+    assert_eq!(notes, 2_000, "who has no such column has nulls there");
+    let params = table.params("misfit", &by_user_and_time());
+    let params = SortTable { reading: Reading { schema: Some("note int64".into()), ..Reading::default() }, ..params };
+    let error = table.sort((2, 128 * MIB), params).await.unwrap_err().to_string();
+    assert!(error.contains("f.csv, line 2, column note") && error.contains("--schema"), "{error}");
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use exobus_store::{Align, CopyId, Parts, RealDisk, Store, StoreOptions, SystemClock, WriterOptions};
 use exobus_tables::block::{Gather, Layout, Limits, Part, Pick, write_part};
+use exobus_tables::sources::{MemoryBudget, Reservation, StoreBudget};
 use exobus_tables::{RowHasher, TableError};
 
 const MIB: u64 = 1 << 20;
@@ -125,6 +126,27 @@ fn parts_that_are_not_aligned_are_refused_rather_than_copied() {
     let block = store.get(&id, Parts::All).wait().unwrap().part(1);
     let error = Part::of_block(layout, block).next().unwrap().unwrap_err();
     assert!(error.to_string().contains("not aligned"), "{error}");
+}
+
+#[test]
+fn memory_of_readers_is_beside_the_region_and_denied_where_there_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(32 * MIB, &dir);
+    let budget: Arc<dyn MemoryBudget> = Arc::new(StoreBudget::new(&store));
+    let outside = || store.stats().granted_bytes;
+    let mut reservation = Reservation::of(&budget, 4 * MIB + 1).unwrap();
+    assert_eq!(outside(), 5 * MIB);
+    // What is within the step is no question to the store.
+    reservation.resize(5 * MIB).unwrap();
+    assert_eq!(outside(), 5 * MIB);
+    let denied = reservation.resize(1 << 40).unwrap_err();
+    assert_eq!((denied.wanted, reservation.bytes(), outside()), ((1 << 40) - 5 * MIB, 5 * MIB, 5 * MIB));
+    reservation.resize(MIB).unwrap();
+    assert_eq!(outside(), 2 * MIB);
+    drop(reservation);
+    assert_eq!(outside(), MIB);
+    drop(budget);
+    assert_eq!(outside(), 0);
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl TaskBudget {
     /// How the task fails that could not write. `file`: what went wrong with its file.
     pub(super) fn of_sink(&self, error: SinkError, file: Option<exobus_files::FileError>) -> TaskError {
         match (file, error) {
-            (Some(file), _) | (None, SinkError::File(file)) => file.into(),
+            (Some(file), _) => file.into(),
             (None, SinkError::Memory { what, denied }) => self.failure(SinkError::Memory { what, denied }.to_string()),
             (None, SinkError::Table(error)) => of_table(error),
             (None, error) => TaskError::fatal(error),

@@ -13,11 +13,13 @@ use serde_bytes::ByteBuf;
 use super::budget::{TaskBudget, of_table};
 use crate::block::Layout;
 use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
-use crate::sources::InputFile;
-use crate::sources::parquet::ParquetFile;
+use crate::sources::text::TextState;
+use crate::sources::{InputFile, InputFormat, NamedTypes, Source, TextOptions, parse_schema, print_schema};
 
 /// What a task that looks at footers is granted to begin with, bytes.
 pub(super) const LOOK_BYTES: u64 = 4 << 20;
+/// Bytes of a row, where nobody says how many rows there are.
+const UNKNOWN_ROW_BYTES: u64 = 50;
 /// The column of places, which rows have on their way: no table may have one of this name.
 pub(super) const PLACE: &str = "exobus.place";
 
@@ -28,6 +30,28 @@ pub(super) struct DescribeParams {
     pub(super) inputs: Vec<PathBuf>,
     pub(super) partial: bool,
     pub(super) key: Vec<KeyColumn>,
+    pub(super) reading: Reading,
+}
+
+/// How the files of a table are read, as far as somebody says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The format, one of [`InputFormat::NAMES`]; `None`: by the names of files.
+    pub format: Option<String>,
+    /// Types of columns of text, as [`parse_schema`] reads them; those of others are inferred.
+    pub schema: Option<String>,
+}
+
+impl Reading {
+    fn format(&self, location: &Location) -> Result<InputFormat, TaskError> {
+        self.format
+            .as_ref()
+            .map_or_else(|| Ok(InputFormat::of(location)), |name| name.parse().map_err(TaskError::request))
+    }
+
+    fn types(&self) -> Result<NamedTypes, TaskError> {
+        self.schema.as_deref().map_or(Ok(Vec::new()), |text| parse_schema(text).map_err(TaskError::request))
+    }
 }
 
 /// A table as it was found.
@@ -36,6 +60,8 @@ pub(super) struct Described {
     /// The [`Layout`] of its rows on their way, encoded: columns of all files, as Parquet has them, and that of places.
     pub(super) layout: ByteBuf,
     pub(super) files: Vec<DescribedFile>,
+    /// With the types of all columns of text.
+    pub(super) reading: Reading,
 }
 
 /// One of its files.
@@ -50,9 +76,19 @@ pub(super) struct DescribedFile {
 /// A split of a file.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct DescribedSplit {
-    /// Of its rows in memory, as far as the file says.
+    /// Of its rows in memory, as far as is known without a look at them.
     pub(super) value_bytes: u64,
-    pub(super) rows: u64,
+    /// Where the file says so.
+    pub(super) rows: Option<u64>,
+    /// Of text: how it begins.
+    pub(super) state: Option<TextState>,
+}
+
+impl DescribedSplit {
+    /// How many rows it has, or may have.
+    pub(super) fn rows_about(&self) -> u64 {
+        self.rows.unwrap_or(self.value_bytes / UNKNOWN_ROW_BYTES)
+    }
 }
 
 /// Looks at the footers of all files, and refuses what cannot be one table, or has no such key.
@@ -68,39 +104,64 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         listed.push((location.to_path_buf(), status));
         context.check_cancelled()
     })?;
-    let (mut unified, mut files) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()));
-    for (path, status) in listed {
+    let mut opened = Vec::with_capacity(listed.len());
+    for (path, status) in &listed {
         context.check_cancelled()?;
-        let file = open(&path, status, &budget)?;
-        let (name, schema) = (file.file().name().to_string(), file.schema().clone());
+        let location = Location::from(path);
+        let file = InputFile::new(location.open(Access::Cached)?, *status).map_err(|error| budget.of_source(error))?;
+        opened.push((file, params.reading.format(&location)?));
+    }
+    let options = TextOptions { dialect: None, types: params.reading.types()? };
+    let sources = Source::open_all(opened, &options, &budget.shared()).map_err(|error| budget.of_source(error))?;
+    let (mut unified, mut files, mut types) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()), Vec::new());
+    for ((path, status), source) in listed.into_iter().zip(&sources) {
+        context.check_cancelled()?;
+        let (name, schema) = (source.file().name().to_string(), source.schema());
         match &mut unified {
-            None => unified = Some(UnifiedSchema::new(&name, &schema).map_err(of_table)?),
-            Some(unified) => unified.add(&name, &schema).map_err(of_table)?,
+            None => unified = Some(UnifiedSchema::new(&name, schema).map_err(of_table)?),
+            Some(unified) => unified.add(&name, schema).map_err(of_table)?,
         }
-        let splits = (0..file.metadata().num_row_groups()).map(|index| {
-            let group = file.metadata().row_group(index);
-            let size = |figure: i64| u64::try_from(figure).unwrap_or(0);
-            DescribedSplit { value_bytes: size(group.total_byte_size()), rows: size(group.num_rows()) }
-        });
-        files.push(DescribedFile { splits: splits.collect(), path, status });
+        if matches!(source, Source::Text(_)) {
+            for field in schema.fields() {
+                if types.iter().all(|(name, _)| name != field.name()) {
+                    types.push((field.name().clone(), field.data_type().clone()));
+                }
+            }
+        }
+        files.push(DescribedFile { splits: splits(source, &budget)?, path, status });
     }
     let unified = unified.ok_or_else(|| TaskError::request("there is no file"))?;
     let schema = stored_schema(FileTypes::Parquet, &unified.schema()).map_err(of_table)?;
     KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
     let layout = Layout::new(&with_places(&schema)?).map_err(of_table)?;
-    Ok(Described { layout: ByteBuf::from(layout.encode()), files })
+    let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
+    let reading = Reading { schema, ..params.reading };
+    Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading })
+}
+
+/// How a file is cut.
+fn splits(source: &Source, budget: &Arc<TaskBudget>) -> Result<Vec<DescribedSplit>, TaskError> {
+    let states = source.states(&budget.shared()).map_err(|error| budget.of_source(error))?;
+    let splits = source.splits().map_err(|error| budget.of_source(error))?;
+    let split = |split: crate::sources::Split| {
+        let value_bytes = match source {
+            Source::Parquet(file) => {
+                u64::try_from(file.metadata().row_group(split.index).total_byte_size()).unwrap_or(0)
+            }
+            Source::Text(_) | Source::Ipc(_) => split.bytes,
+        };
+        DescribedSplit { value_bytes, rows: split.rows, state: states.get(split.index).copied() }
+    };
+    Ok(splits.into_iter().map(split).collect())
 }
 
 /// Opens a file of the table, as it was listed.
-pub(super) fn open(
-    path: &std::path::Path,
-    status: FileStatus,
-    budget: &Arc<TaskBudget>,
-) -> Result<Arc<ParquetFile>, TaskError> {
-    let file = Location::from(path).open(Access::Cached)?;
-    let file = InputFile::new(file, status).map_err(|error| budget.of_source(error))?;
-    let file = ParquetFile::open(file, &budget.shared()).map_err(|error| budget.of_source(error))?;
-    Ok(Arc::new(file))
+pub(super) fn open(file: &DescribedFile, reading: &Reading, budget: &Arc<TaskBudget>) -> Result<Source, TaskError> {
+    let location = Location::from(&file.path);
+    let input = InputFile::new(location.open(Access::Cached)?, file.status).map_err(|error| budget.of_source(error))?;
+    let options = TextOptions { dialect: None, types: reading.types()? };
+    let source = Source::open(input, reading.format(&location)?, &options, &budget.shared());
+    source.map_err(|error| budget.of_source(error))
 }
 
 /// The schema with the column of places behind the others.
@@ -121,7 +182,8 @@ impl Described {
         self.splits().map(|split| split.value_bytes).sum()
     }
 
-    pub(super) fn rows(&self) -> u64 {
+    /// How many rows there are, where all files say so.
+    pub(super) fn rows(&self) -> Option<u64> {
         self.splits().map(|split| split.rows).sum()
     }
 

@@ -59,6 +59,33 @@ impl KeyColumn {
     }
 }
 
+/// A column of a key is written otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no column of a key: COLUMN, then :asc or :desc and :nulls-first or :nulls-last where that is to be said"
+)]
+pub struct NoKeyColumn(String);
+
+impl std::str::FromStr for KeyColumn {
+    type Err = NoKeyColumn;
+
+    /// As people write it: `ts:desc`, `name:nulls-first`.
+    fn from_str(text: &str) -> Result<Self, NoKeyColumn> {
+        let mut words = text.split(':');
+        let mut key = Self::rising(words.next().unwrap_or_default());
+        for word in words {
+            match word {
+                "asc" => key.descending = false,
+                "desc" => key.descending = true,
+                "nulls-first" => key.nulls = Nulls::First,
+                "nulls-last" => key.nulls = Nulls::Last,
+                _ => return Err(NoKeyColumn(text.to_owned())),
+            }
+        }
+        if key.column.is_empty() { Err(NoKeyColumn(text.to_owned())) } else { Ok(key) }
+    }
+}
+
 /// Makes bytes of keys: `memcmp` of two of them is the order of the keys, equal bytes are equal keys. Two nulls are the same key.
 ///
 /// Bytes of one encoder compare with those of another one of the same columns and types, on any node, whatever the encodings of the batches.

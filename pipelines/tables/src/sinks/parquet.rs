@@ -1,284 +1,159 @@
-//! Parquet, row group by row group.
-//!
-//! Where row groups and pages end follows from the rows and from [`ParquetOptions`] alone, not from memory: the same rows make the same bytes.
+//! Parquet, a row group at a time.
 
 use std::io::Write;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use exobus_store::RowHash;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression as Codec, ZstdLevel};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::SortingColumn;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use serde::{Deserialize, Serialize};
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::WriterProperties;
 
-use super::SinkError;
-use crate::RowHasher;
-use crate::semantics::{KeyColumn, Nulls};
+use super::border::Border;
+use super::{SinkError, check_rows};
 use crate::sources::{MemoryBudget, Reservation};
 
-/// Rows of a row group at most: what DuckDB writes, and scans well.
+/// Most rows of a row group.
 pub const GROUP_ROWS: u64 = 122_880;
-/// Bytes of the values of a row group, about, at most.
+/// Most bytes of values in a row group that has more than one row.
 pub const GROUP_BYTES: u64 = 64 << 20;
-/// Rows that are given to the library at a time: pages end where it has looked whether they should.
-const ROWS_AT_ONCE: usize = 8192;
-/// What the library has besides the pages of a row group: dictionaries, levels and values of the pages that are not full.
-const COLUMN_BYTES: u64 = 1 << 20;
+/// Bytes of memory for a byte of values in the row group that is being written: encoded pages, and what they were made of while they are compressed.
+const MEMORY_FACTOR: u64 = 3;
+/// Bytes of memory for a column: pages that are being filled, tables of dictionaries.
+const COLUMN_BYTES: u64 = 64 << 10;
 
-/// How pages are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// Snappy, which every reader knows.
-    #[default]
-    Snappy,
-    /// LZ4, as frames without a header.
-    Lz4,
-    /// Zstandard of this level, 1 to 22.
-    Zstd(i32),
-}
-
-/// No compression has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no compression: none, snappy, lz4, zstd, or zstd:LEVEL with a level of 1 to 22")]
-pub struct UnknownCompression(String);
-
-impl FromStr for Compression {
-    type Err = UnknownCompression;
-
-    fn from_str(text: &str) -> Result<Self, UnknownCompression> {
-        let level = |text: &str| text.parse().ok().filter(|level| (1..=22).contains(level)).map(Self::Zstd);
-        let known = match text {
-            "none" | "uncompressed" => Some(Self::None),
-            "snappy" => Some(Self::Snappy),
-            "lz4" => Some(Self::Lz4),
-            "zstd" => Some(Self::Zstd(1)),
-            _ => text.strip_prefix("zstd:").and_then(level),
-        };
-        known.ok_or_else(|| UnknownCompression(text.to_owned()))
-    }
-}
-
-/// How a file is written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How Parquet is written.
+#[derive(Clone, Debug)]
 pub struct ParquetOptions {
-    /// How pages are compressed.
+    /// The codec of pages.
     pub compression: Compression,
-    /// Rows of a row group at most.
+    /// The columns that rows are sorted by, which readers are told; those behind the first that has others inside are not told.
+    pub sorted_by: Vec<SortedColumn>,
+    /// Most rows of a row group.
     pub group_rows: u64,
-    /// Bytes of values of a row group, about, at most.
-    pub group_bytes: u64,
 }
 
 impl Default for ParquetOptions {
     fn default() -> Self {
-        Self { compression: Compression::default(), group_rows: GROUP_ROWS, group_bytes: GROUP_BYTES }
+        Self { compression: Compression::SNAPPY, sorted_by: Vec::new(), group_rows: GROUP_ROWS }
     }
 }
 
-/// A file of Parquet that is being written to `W`.
+/// A column that rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortedColumn {
+    /// Which column of the table.
+    pub column: usize,
+    /// From the largest to the smallest.
+    pub falling: bool,
+    /// Nulls before all values.
+    pub nulls_first: bool,
+}
+
+/// Writes a file. A row group is written when it has as many rows, or as many bytes, as it may have: never earlier, so memory that is denied is an error and no
+/// smaller row group.
 pub struct ParquetSink<W: Write + Send> {
     writer: ArrowWriter<W>,
-    hasher: RowHasher,
-    options: ParquetOptions,
-    /// Of the row group that is being written.
-    group: (u64, u64),
+    schema: SchemaRef,
+    /// Columns of the file, which may be several for one of the table.
+    columns: usize,
+    border: Border,
     rows: u64,
-    row_hash: RowHash,
     memory: Reservation,
-    columns: u64,
 }
 
 impl<W: Write + Send> ParquetSink<W> {
-    /// Begins a file with rows of this schema ([`stored_schema`](crate::semantics::stored_schema) of it for Parquet), in the order of `key` where that has columns. As long as it
-    /// is written it takes memory of `budget`: what its row group has so far.
+    /// Writes rows of a schema, in plain types, to `write`; metadata of the schema and its fields are kept.
     ///
     /// # Errors
-    /// [`SinkError::Memory`]; [`SinkError::Refused`], [`SinkError::Table`]: a type that Parquet does not have.
+    /// Memory that was denied; a type that Parquet does not have.
     pub fn new(
-        out: W,
+        write: W,
         schema: &SchemaRef,
-        key: &[KeyColumn],
         options: &ParquetOptions,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SinkError> {
-        let columns = schema.flattened_fields().len() as u64;
-        let memory = reserved(Reservation::of(budget, columns * COLUMN_BYTES.min(options.group_bytes)))?;
-        let properties = WriterProperties::builder()
-            .set_created_by(format!("exobus {}", env!("CARGO_PKG_VERSION")))
-            .set_compression(match options.compression {
-                Compression::None => Codec::UNCOMPRESSED,
-                Compression::Snappy => Codec::SNAPPY,
-                Compression::Lz4 => Codec::LZ4_RAW,
-                Compression::Zstd(level) => Codec::ZSTD(ZstdLevel::try_new(level).map_err(refused)?),
-            })
-            .set_max_row_group_row_count(None)
-            .set_statistics_enabled(EnabledStatistics::Page)
-            .set_sorting_columns(sorting(schema, key))
-            .build();
-        let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties)).map_err(refused)?;
-        let (hasher, options) = (RowHasher::new(schema)?, options.clone());
-        Ok(Self { writer, hasher, options, group: (0, 0), rows: 0, row_hash: RowHash::default(), memory, columns })
-    }
-
-    /// Adds rows, of which `bytes` is the length of their values, behind those that are there.
-    ///
-    /// # Errors
-    /// [`SinkError::Memory`]; [`SinkError::Refused`]: what the library says, also where `W` fails.
-    pub fn write(&mut self, batch: &RecordBatch, bytes: u64) -> Result<(), SinkError> {
-        self.row_hash += self.hasher.sum(batch)?;
-        self.rows += batch.num_rows() as u64;
-        let mut from = 0;
-        while from < batch.num_rows() {
-            let left = (self.options.group_rows - self.group.0) as usize;
-            let rows = (batch.num_rows() - from).min(ROWS_AT_ONCE).min(left);
-            self.writer.write(&batch.slice(from, rows)).map_err(refused)?;
-            from += rows;
-            self.group.0 += rows as u64;
-            self.group.1 += bytes * rows as u64 / batch.num_rows() as u64;
-            if self.group.0 >= self.options.group_rows || self.group.1 >= self.options.group_bytes {
-                self.writer.flush().map_err(refused)?;
-                self.group = (0, 0);
-            }
-        }
-        let used = self.writer.memory_size() as u64 + self.columns * COLUMN_BYTES.min(self.options.group_bytes);
-        reserved(self.memory.at_least(used))
-    }
-
-    /// What it is written to.
-    pub fn out(&mut self) -> &mut W {
-        self.writer.inner_mut()
-    }
-
-    /// Writes the footer. Where it was written to, how many rows there are, and the sum of their hashes.
-    ///
-    /// # Errors
-    /// [`SinkError::Refused`]: what the library says, also where `W` fails.
-    pub fn finish(self) -> Result<(W, u64, RowHash), SinkError> {
-        let (rows, row_hash) = (self.rows, self.row_hash);
-        Ok((self.writer.into_inner().map_err(refused)?, rows, row_hash))
-    }
-}
-
-fn reserved<T>(reserved: Result<T, crate::sources::MemoryDenied>) -> Result<T, SinkError> {
-    reserved.map_err(|denied| SinkError::Memory { what: "a row group of Parquet that is written", denied })
-}
-
-fn refused(error: ParquetError) -> SinkError {
-    SinkError::Refused { format: "parquet", what: error.to_string() }
-}
-
-/// The columns of the key that are columns of the file, as far as all before them are.
-fn sorting(schema: &SchemaRef, key: &[KeyColumn]) -> Option<Vec<SortingColumn>> {
-    let leaves_before =
-        |index: usize| -> usize { schema.fields()[..index].iter().map(|field| leaves(field.data_type())).sum() };
-    let column = |key: &KeyColumn| {
-        let (index, field) = schema.column_with_name(&key.column)?;
-        (leaves(field.data_type()) == 1 && !field.data_type().is_nested()).then(|| SortingColumn {
-            column_idx: leaves_before(index) as i32,
-            descending: key.descending,
-            nulls_first: key.nulls == Nulls::First,
-        })
-    };
-    let columns: Vec<SortingColumn> = key.iter().map_while(column).collect();
-    (!columns.is_empty()).then_some(columns)
-}
-
-/// Columns that Parquet has for one of this type.
-fn leaves(data_type: &arrow_schema::DataType) -> usize {
-    use arrow_schema::DataType::*;
-    match data_type {
-        Struct(fields) => fields.iter().map(|field| leaves(field.data_type())).sum(),
-        List(of) | LargeList(of) | FixedSizeList(of, _) | ListView(of) | LargeListView(of) | Map(of, _) => {
-            leaves(of.data_type())
-        }
-        _ => 1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow_array::{ArrayRef, Int64Array, StringArray, StructArray};
-    use arrow_schema::{DataType, Field, Schema};
-    use parquet::file::reader::{FileReader as _, SerializedFileReader};
-    use parquet::record::RowAccessor as _;
-
-    use super::*;
-    use crate::sources::FixedBudget;
-
-    fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
-        let inside: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
-        let field = Field::new("a", DataType::Int64, true);
-        let nested = StructArray::new(vec![field].into(), vec![inside], None);
-        let columns: Vec<(&str, ArrayRef)> = vec![
-            ("s", Arc::new(nested)),
-            ("k", Arc::new(Int64Array::from_iter_values(rows.clone()))),
-            ("t", Arc::new(StringArray::from_iter_values(rows.map(|row| format!("row {row}"))))),
-        ];
-        RecordBatch::try_from_iter(columns).unwrap()
-    }
-
-    /// The bytes of a file of these batches.
-    fn written(batches: &[RecordBatch], options: &ParquetOptions) -> Vec<u8> {
-        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
-        let key = [KeyColumn { descending: true, ..KeyColumn::rising("k") }, KeyColumn::rising("t")];
-        let schema = batches[0].schema();
-        let mut sink = ParquetSink::new(Vec::new(), &schema, &key, options, &budget).unwrap();
-        for batch in batches {
-            sink.write(batch, 10 * batch.num_rows() as u64).unwrap();
-        }
-        let (bytes, rows, row_hash) = sink.finish().unwrap();
-        assert_eq!(rows, batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>());
-        let hasher = RowHasher::new(&schema).unwrap();
-        assert_eq!(row_hash, batches.iter().map(|batch| hasher.sum(batch).unwrap()).sum());
-        bytes
-    }
-
-    #[test]
-    fn row_groups_end_at_so_many_rows_or_bytes_and_files_say_how_they_are_sorted() {
-        let groups = |options: ParquetOptions| {
-            let bytes = written(&[batch(0..10_000), batch(10_000..10_001), batch(10_001..25_000)], &options);
-            let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
-            let metadata = file.metadata();
-            let sorting = metadata.row_group(0).sorting_columns().unwrap();
-            assert_eq!(
-                sorting.iter().map(|column| (column.column_idx, column.descending)).collect::<Vec<_>>(),
-                [(1, true), (2, false)]
-            );
-            let keys = file.get_row_iter(None).unwrap().map(|row| row.unwrap().get_long(1).unwrap());
-            assert!(keys.eq(0..25_000));
-            metadata.row_groups().iter().map(|group| group.num_rows()).collect::<Vec<_>>()
+        let parquet = ArrowSchemaConverter::new().convert(schema).map_err(failed)?;
+        let leaf_of = |column: usize| {
+            let mut leaves = (0..parquet.num_columns()).filter(|leaf| parquet.get_column_root_idx(*leaf) == column);
+            leaves.next().filter(|_| !schema.field(column).data_type().is_nested())
         };
-        assert_eq!(groups(ParquetOptions { group_rows: 12_000, ..ParquetOptions::default() }), [12_000, 12_000, 1_000]);
-        assert_eq!(groups(ParquetOptions::default()), [25_000]);
-        let by_bytes = groups(ParquetOptions {
-            group_bytes: 80_000,
-            compression: Compression::Zstd(3),
-            ..ParquetOptions::default()
+        let sorted = options.sorted_by.iter().map_while(|of| {
+            let column_idx = i32::try_from(leaf_of(of.column)?).ok()?;
+            Some(SortingColumn { column_idx, descending: of.falling, nulls_first: of.nulls_first })
         });
-        assert_eq!(by_bytes.iter().sum::<i64>(), 25_000);
-        assert!(by_bytes.len() == 3, "{by_bytes:?}");
+        let sorted: Vec<_> = sorted.collect();
+        let mut pairs: Vec<_> =
+            schema.metadata().iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+        pairs.sort_by(|one, other| one.key.cmp(&other.key));
+        let properties = WriterProperties::builder()
+            .set_created_by("exobus".to_owned())
+            .set_compression(options.compression)
+            .set_sorting_columns((!sorted.is_empty()).then_some(sorted))
+            .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
+            // It is ended here.
+            .set_max_row_group_row_count(None)
+            .build();
+        let mut memory = Reservation::none(budget);
+        memory.resize(foretold(0, parquet.num_columns())).map_err(denied)?;
+        let options_of_writer = ArrowWriterOptions::new().with_properties(properties);
+        let writer = ArrowWriter::try_new_with_options(write, schema.clone(), options_of_writer).map_err(failed)?;
+        let (columns, border) = (parquet.num_columns(), Border::new(options.group_rows, GROUP_BYTES));
+        Ok(Self { writer, schema: schema.clone(), columns, border, rows: 0, memory })
     }
 
-    #[test]
-    fn what_is_denied_memory_says_so() {
-        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1000));
-        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, true)]));
-        let refused = ParquetSink::new(Vec::new(), &schema, &[], &ParquetOptions::default(), &budget).err().unwrap();
-        assert!(matches!(refused, SinkError::Memory { .. }), "{refused}");
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// Rows of another schema, memory that was denied, and what `write` says; the file cannot be finished then.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        check_rows(&self.schema, batch)?;
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let rows = self.border.take(batch, at);
+            if rows == 0 {
+                self.end_group()?;
+                continue;
+            }
+            self.memory.at_least(foretold(self.border.bytes(), self.columns)).map_err(denied)?;
+            self.writer.write(&batch.slice(at, rows)).map_err(failed)?;
+            at += rows;
+            // What the library has is looked at, should it have more than was foretold.
+            self.memory.at_least(self.writer.memory_size() as u64).map_err(denied)?;
+        }
+        self.rows += batch.num_rows() as u64;
+        Ok(())
     }
 
-    #[test]
-    fn compressions_have_names() {
-        let parse = |text: &str| text.parse::<Compression>();
-        assert_eq!((parse("none"), parse("zstd:7")), (Ok(Compression::None), Ok(Compression::Zstd(7))));
-        assert!(parse("zstd:23").is_err() && parse("gzip").is_err());
+    fn end_group(&mut self) -> Result<(), SinkError> {
+        self.writer.flush().map_err(failed)?;
+        self.border.end();
+        // Smaller is never denied.
+        let _ = self.memory.resize(foretold(0, self.columns).min(self.memory.bytes()));
+        Ok(())
     }
+
+    /// Writes the footer, and gives back what was written to and how many rows there are.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(self) -> Result<(W, u64), SinkError> {
+        Ok((self.writer.into_inner().map_err(failed)?, self.rows))
+    }
+}
+
+/// Memory for a row group with so many bytes of values.
+fn foretold(bytes: u64, columns: usize) -> u64 {
+    MEMORY_FACTOR * bytes + COLUMN_BYTES * columns as u64
+}
+
+fn denied(denied: crate::sources::MemoryDenied) -> SinkError {
+    SinkError::Memory { what: "a row group", denied }
+}
+
+fn failed(error: ParquetError) -> SinkError {
+    SinkError::Write { format: "parquet", source: error.into() }
 }

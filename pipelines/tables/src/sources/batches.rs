@@ -64,8 +64,8 @@ fn cut_range(batch: &RecordBatch, range: Range<usize>, ranges: &mut Vec<Range<us
     cut_range(batch, middle..range.end, ranges);
 }
 
-/// Bytes that the values of rows have in plain types.
-pub(super) fn value_bytes(batch: &RecordBatch, range: Range<usize>) -> u64 {
+/// Bytes that the values of rows have in plain types, with one for each that says whether it is null: those of two ranges are together those of both.
+pub(crate) fn value_bytes(batch: &RecordBatch, range: Range<usize>) -> u64 {
     batch.columns().iter().map(|column| array_bytes(column.as_ref(), range.clone())).sum()
 }
 
@@ -73,64 +73,62 @@ fn array_bytes(array: &dyn Array, range: Range<usize>) -> u64 {
     use DataType::*;
     let rows = range.len() as u64;
     let within = |from: i64, to: i64| from.max(0) as usize..to.max(0) as usize;
-    rows.div_ceil(8)
-        + match array.data_type() {
-            Null => 0,
-            Boolean => rows.div_ceil(8),
-            Utf8View => {
-                rows * 4 + array.as_string_view().slice(range.start, range.len()).lengths().map(u64::from).sum::<u64>()
-            }
-            BinaryView => {
-                rows * 4 + array.as_binary_view().slice(range.start, range.len()).lengths().map(u64::from).sum::<u64>()
-            }
-            Utf8 => {
-                let ends = array.as_string::<i32>().value_offsets();
-                rows * 4 + (ends[range.end] - ends[range.start]) as u64
-            }
-            Binary => {
-                let ends = array.as_binary::<i32>().value_offsets();
-                rows * 4 + (ends[range.end] - ends[range.start]) as u64
-            }
-            LargeUtf8 => {
-                let ends = array.as_string::<i64>().value_offsets();
-                rows * 8 + (ends[range.end] - ends[range.start]) as u64
-            }
-            LargeBinary => {
-                let ends = array.as_binary::<i64>().value_offsets();
-                rows * 8 + (ends[range.end] - ends[range.start]) as u64
-            }
-            FixedSizeBinary(width) => rows * *width as u64,
-            List(_) => {
-                let list = array.as_list::<i32>();
-                let ends = list.value_offsets();
-                let of = within(ends[range.start].into(), ends[range.end].into());
-                rows * 4 + array_bytes(list.values().as_ref(), of)
-            }
-            LargeList(_) => {
-                let list = array.as_list::<i64>();
-                let ends = list.value_offsets();
-                rows * 8 + array_bytes(list.values().as_ref(), within(ends[range.start], ends[range.end]))
-            }
-            Map(..) => {
-                let map = array.as_map();
-                let ends = map.value_offsets();
-                let of = within(ends[range.start].into(), ends[range.end].into());
-                rows * 4 + array_bytes(map.entries(), of)
-            }
-            FixedSizeList(_, size) => {
-                let (list, size) = (array.as_fixed_size_list(), *size as usize);
-                array_bytes(list.values().as_ref(), range.start * size..range.end * size)
-            }
-            Struct(_) => {
-                let columns = array.as_struct().columns().iter();
-                columns.map(|column| array_bytes(column.as_ref(), range.clone())).sum()
-            }
-            other => match other.primitive_width() {
-                Some(width) => rows * width as u64,
-                // Dictionaries, run ends, list views: as much as they have, in proportion.
-                None => (array.get_buffer_memory_size() as u64).saturating_mul(rows) / (array.len().max(1) as u64),
-            },
+    rows + match array.data_type() {
+        Null | Boolean => 0,
+        Utf8View => {
+            rows * 4 + array.as_string_view().slice(range.start, range.len()).lengths().map(u64::from).sum::<u64>()
         }
+        BinaryView => {
+            rows * 4 + array.as_binary_view().slice(range.start, range.len()).lengths().map(u64::from).sum::<u64>()
+        }
+        Utf8 => {
+            let ends = array.as_string::<i32>().value_offsets();
+            rows * 4 + (ends[range.end] - ends[range.start]) as u64
+        }
+        Binary => {
+            let ends = array.as_binary::<i32>().value_offsets();
+            rows * 4 + (ends[range.end] - ends[range.start]) as u64
+        }
+        LargeUtf8 => {
+            let ends = array.as_string::<i64>().value_offsets();
+            rows * 8 + (ends[range.end] - ends[range.start]) as u64
+        }
+        LargeBinary => {
+            let ends = array.as_binary::<i64>().value_offsets();
+            rows * 8 + (ends[range.end] - ends[range.start]) as u64
+        }
+        FixedSizeBinary(width) => rows * *width as u64,
+        List(_) => {
+            let list = array.as_list::<i32>();
+            let ends = list.value_offsets();
+            let of = within(ends[range.start].into(), ends[range.end].into());
+            rows * 4 + array_bytes(list.values().as_ref(), of)
+        }
+        LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let ends = list.value_offsets();
+            rows * 8 + array_bytes(list.values().as_ref(), within(ends[range.start], ends[range.end]))
+        }
+        Map(..) => {
+            let map = array.as_map();
+            let ends = map.value_offsets();
+            let of = within(ends[range.start].into(), ends[range.end].into());
+            rows * 4 + array_bytes(map.entries(), of)
+        }
+        FixedSizeList(_, size) => {
+            let (list, size) = (array.as_fixed_size_list(), *size as usize);
+            array_bytes(list.values().as_ref(), range.start * size..range.end * size)
+        }
+        Struct(_) => {
+            let columns = array.as_struct().columns().iter();
+            columns.map(|column| array_bytes(column.as_ref(), range.clone())).sum()
+        }
+        other => match other.primitive_width() {
+            Some(width) => rows * width as u64,
+            // Dictionaries, run ends, list views: as much as they have, in proportion.
+            None => (array.get_buffer_memory_size() as u64).saturating_mul(rows) / (array.len().max(1) as u64),
+        },
+    }
 }
 
 /// Bytes that arrays have themselves: of views without what they point to, unless `with_texts`.

@@ -102,23 +102,8 @@ pub enum SourceError {
         what: String,
     },
     /// A value of text that is none of its column's type.
-    #[error(
-        "{file}, line {line}, column {column}: {value:?} is no {expected}; to read the column as text, say --schema \"{schema}\""
-    )]
-    Misfit {
-        /// The file.
-        file: Arc<str>,
-        /// The line where the row begins, from 1.
-        line: u64,
-        /// Name of the column.
-        column: String,
-        /// The value, cut where it is long.
-        value: String,
-        /// The type of the column, as `--schema` writes it.
-        expected: String,
-        /// The text for `--schema` that would let the value in.
-        schema: String,
-    },
+    #[error(transparent)]
+    Misfit(Box<Misfit>),
     /// The names of columns.
     #[error("{file}: {what}")]
     Names {
@@ -165,6 +150,26 @@ pub enum SourceError {
         /// What is wrong.
         error: TableError,
     },
+}
+
+/// A value of text that is none of its column's type.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{file}, line {line}, column {column}: {value:?} is no {expected}; it would be one of the type in --schema {schema:?}"
+)]
+pub struct Misfit {
+    /// The file.
+    pub file: Arc<str>,
+    /// The line where the row begins, from 1.
+    pub line: u64,
+    /// Name of the column.
+    pub column: String,
+    /// The value, cut where it is long.
+    pub value: String,
+    /// The type of the column, as `--schema` writes it.
+    pub expected: String,
+    /// The text for `--schema` that would let the value in.
+    pub schema: String,
 }
 
 impl SourceError {

@@ -138,26 +138,24 @@ impl MemoryBudget for FixedBudget {
     }
 }
 
-/// Memory beside the region of a store ([`Store::outside`]), one grant that grows and shrinks. It is asked for in steps of [`STEP`], and one step is
-/// kept when less is used, so that a page of a file is not a question to the store.
+/// Memory beside the region of a store ([`Store::outside`]), one grant that grows and shrinks. It is asked for in steps of 1 MiB, of which one is
+/// kept when less is used, so that a page of a file is not a question to the store. An answer may take some 100 ms, while the region gives way.
 pub struct StoreBudget {
-    store: Store,
     state: parking_lot::Mutex<StoreState>,
 }
 
-#[derive(Default)]
 struct StoreState {
     used: u64,
-    grant: Option<exobus_store::Grant>,
+    grant: exobus_store::Grant,
 }
 
 /// Bytes by which a store is asked for more.
-pub const STEP: u64 = 1 << 20;
+const STEP: u64 = 1 << 20;
 
 impl StoreBudget {
-    /// Memory of that store.
-    pub fn new(store: Store) -> Self {
-        Self { store, state: parking_lot::Mutex::default() }
+    /// Memory of that store; none so far.
+    pub fn new(store: &Store) -> Self {
+        Self { state: parking_lot::Mutex::new(StoreState { used: 0, grant: store.no_grant() }) }
     }
 }
 
@@ -166,11 +164,9 @@ impl MemoryBudget for StoreBudget {
         let denied = MemoryDenied { wanted: bytes };
         let mut state = self.state.lock();
         let used = state.used.checked_add(bytes).ok_or(denied)?;
-        let wanted = used.checked_next_multiple_of(STEP).ok_or(denied)?;
-        match &mut state.grant {
-            Some(grant) if grant.bytes() >= used => (),
-            Some(grant) => grant.resize(wanted).map_err(|_| denied)?,
-            none => *none = Some(self.store.outside(wanted).map_err(|_| denied)?),
+        if state.grant.bytes() < used {
+            let wanted = used.checked_next_multiple_of(STEP).ok_or(denied)?;
+            state.grant.resize(wanted).map_err(|_| denied)?;
         }
         state.used = used;
         Ok(())
@@ -181,9 +177,9 @@ impl MemoryBudget for StoreBudget {
         assert!(state.used >= bytes, "{bytes} bytes were given back of {} that were taken", state.used);
         state.used -= bytes;
         let kept = state.used.next_multiple_of(STEP) + STEP;
-        if let Some(grant) = state.grant.as_mut().filter(|grant| grant.bytes() > kept) {
+        if state.grant.bytes() > kept {
             // Smaller is never refused.
-            let _ = grant.resize(kept);
+            let _ = state.grant.resize(kept);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Files of tables, cut into splits and read within memory that is asked for.
 //!
+//! - [`Source`]: a file of any format, told by its name ([`InputFormat`]); a list of splits, and the rows of each;
+//! - [`ipc`]: files and streams of Arrow;
 //! - [`parquet`]: row groups, decoded page by page;
 //! - [`text`]: CSV and TSV, also packed; [`parse_schema`]: schemas as people write them;
 //! - [`InputFile`]: a file as it was listed; [`MemoryBudget`]: what is asked for before memory is taken;
@@ -10,15 +12,21 @@
 
 mod batches;
 mod error;
+mod front;
+mod guard;
 mod input;
+pub mod ipc;
+mod ipc_schema;
 mod memory;
 mod names;
 pub mod parquet;
 mod schema_text;
 pub mod text;
 
+pub(crate) use batches::value_bytes;
 pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
-pub use error::{Place, SourceError};
+pub use error::{Misfit, Place, SourceError};
+pub use front::{InputFormat, Source, SourceRows, TextOptions};
 pub use input::InputFile;
 pub use memory::{FixedBudget, MemoryBudget, MemoryDenied, Reservation, StoreBudget};
 pub use names::{check_names, column_index};

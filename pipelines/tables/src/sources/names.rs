@@ -1,41 +1,21 @@
 //! Names of columns.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::Schema;
 
 use super::SourceError;
+use crate::semantics::UnifiedSchema;
 
-/// Refuses names of columns that nobody could tell apart or say: empty ones, and those that are there twice or differ in case only.
+/// Refuses names of columns that nobody could tell apart or say, as [`UnifiedSchema`] does: empty ones, and those that are there twice or differ in case only.
 ///
 /// # Errors
-/// [`SourceError::Names`], with the columns by number.
-pub fn check_names<'a>(file: &Arc<str>, names: impl IntoIterator<Item = &'a str>) -> Result<(), SourceError> {
-    let mut seen: HashMap<String, (usize, &str)> = HashMap::new();
-    for (at, name) in names.into_iter().enumerate() {
-        let wrong = |what| Err(SourceError::Names { file: file.clone(), what });
-        if name.is_empty() {
-            return wrong(format!("column {} has no name: give it one in the file", at + 1));
-        }
-        match seen.insert(name.to_lowercase(), (at, name)) {
-            Some((first, other)) if other == name => {
-                return wrong(format!(
-                    "columns {} and {} are both named {name}: give one another name",
-                    first + 1,
-                    at + 1
-                ));
-            }
-            Some((first, other)) => {
-                let (first, at) = (first + 1, at + 1);
-                return wrong(format!(
-                    "columns {first} and {at}, {other} and {name}, differ in case only: give one another name"
-                ));
-            }
-            None => (),
-        }
+/// [`SourceError::Table`].
+pub fn check_names(file: &Arc<str>, schema: &Schema) -> Result<(), SourceError> {
+    match UnifiedSchema::new(file, schema) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(SourceError::Table { file: file.clone(), error }),
     }
-    Ok(())
 }
 
 /// Which column of a schema has that name.
@@ -67,15 +47,15 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_told_apart_are_refused() {
-        let file: Arc<str> = "t.csv".into();
-        let check = |names: &[&str]| check_names(&file, names.iter().copied()).map_err(|error| error.to_string());
-        assert_eq!(check(&["id", "Name", "x y"]), Ok(()));
-        for (names, what) in [
-            (["id", "", "b"], "column 2 has no name"),
-            (["id", "b", "id"], "columns 1 and 3 are both named id"),
-            (["id", "b", "ID"], "columns 1 and 3, id and ID, differ in case only"),
-        ] {
-            let error = check(&names).unwrap_err();
+        let check = |names: [&str; 3]| {
+            let fields: Vec<_> = names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect();
+            check_names(&"t.csv".into(), &Schema::new(fields)).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(["id", "Name", "x y"]), Ok(()));
+        for (names, what) in
+            [(["id", "", "b"], "has no name"), (["id", "b", "id"], "column id"), (["id", "b", "ID"], "column ID")]
+        {
+            let error = check(names).unwrap_err();
             assert!(error.starts_with("t.csv: ") && error.contains(what), "{error}");
         }
     }

@@ -13,4 +13,6 @@
 mod program;
 mod tasks;
 
+pub use super::described::Reading;
 pub use program::{SortTable, SortedTable, sort};
+pub use tasks::Writing;

@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::tasks::{
-    MESSAGE_BYTES, MapParams, MergeParams, Piece, ReduceParams, Reduced, SampleParams, map, merge, reduce, sample,
+    MESSAGE_BYTES, MapParams, MergeParams, Piece, ReduceParams, Reduced, SampleParams, Writing, map, merge, reduce,
+    sample,
 };
-use crate::jobs::described::{DescribeParams, Described, LOOK_BYTES, describe};
+use crate::jobs::described::{DescribeParams, Described, DescribedFile, LOOK_BYTES, Reading, describe};
 use crate::semantics::KeyColumn;
-use crate::sinks::ParquetOptions;
+use crate::sinks::GROUP_BYTES;
 
 /// Bytes of the values of a file, about, unless the user says how many files there shall be.
 const FILE_BYTES: u64 = 64 << 20;
@@ -35,6 +36,8 @@ const MAP_BYTES_MAX: u64 = 64 << 20;
 const MAP_TIMES: u64 = 4;
 /// A split has at most this share of the memory of a node.
 const SPLIT_SHARE_OF_MEMORY: u64 = 8;
+/// What a sink has in memory, so many times the values of a row group.
+const GROUP_TIMES: u64 = 3;
 /// What a row takes while it is put in order: its key, and where it is.
 const ROW_BYTES: u64 = 96;
 
@@ -51,9 +54,12 @@ pub struct SortTable {
     pub key: Vec<KeyColumn>,
     /// How many files; `None`: as many as the input asks for.
     pub files: Option<u32>,
+    /// How files are read.
+    #[serde(default)]
+    pub reading: Reading,
     /// How files are written.
     #[serde(default)]
-    pub options: ParquetOptions,
+    pub writing: Writing,
     /// Which strategy; `None`: the one that is estimated to be the fastest.
     pub strategy: Option<Strategy>,
     /// Whether a folder is read that a job has claimed and not committed.
@@ -87,6 +93,8 @@ pub struct SortedTable {
 /// A sort as strategies run it.
 struct TableSort {
     params: SortTable,
+    /// With the types of all columns.
+    reading: Reading,
     layout: ObjectRef,
     cuts: ObjectRef,
     /// What each map reads.
@@ -103,14 +111,11 @@ impl Job for TableSort {
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
         let pieces = self.maps[index].clone();
-        let splits = pieces.iter().flat_map(|piece| &piece.file.splits[piece.splits.clone()]);
+        let splits = pieces.iter().flat_map(|piece| &piece.file.splits);
         let outside_bytes =
-            LOOK_BYTES + splits.map(|split| split.value_bytes * 3 / 2 + split.rows * ROW_BYTES).sum::<u64>();
-        let params = MapParams {
-            pieces: pieces.iter().map(Piece::alone).collect(),
-            key: self.params.key.clone(),
-            outside_bytes,
-        };
+            LOOK_BYTES + splits.map(|split| split.value_bytes * 3 / 2 + split.rows_about() * ROW_BYTES).sum::<u64>();
+        let (reading, key) = (self.reading.clone(), self.params.key.clone());
+        let params = MapParams { pieces, reading, key, outside_bytes };
         let scratch_bytes = vec![MESSAGE_BYTES];
         let options =
             TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() };
@@ -132,13 +137,16 @@ impl Job for TableSort {
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
         let buffer_bytes = self.plan.output_buffer_bytes;
-        let group_bytes = self.params.options.group_bytes.min(self.plan.input_bytes / u64::from(self.plan.partitions));
-        let outside_bytes = LOOK_BYTES + self.partition_rows * ROW_BYTES + group_bytes + group_bytes / 4;
+        let partition_bytes = self.plan.input_bytes / u64::from(self.plan.partitions);
+        let rows = self.partition_rows.max(1);
+        let group_rows = self.params.writing.group_rows.min(rows);
+        let group_bytes = GROUP_BYTES.min(partition_bytes / rows * group_rows);
+        let outside_bytes = LOOK_BYTES + rows * ROW_BYTES + GROUP_TIMES * group_bytes;
         let params = ReduceParams {
             directory: self.params.output.clone(),
             name: format!("{}.parquet", part_name(partition as usize, self.plan.partitions as usize)),
             key: self.params.key.clone(),
-            options: self.params.options.clone(),
+            writing: self.params.writing,
             buffer_bytes,
             outside_bytes,
         };
@@ -165,7 +173,8 @@ fn give_back(job: JobId, params: SortTable) {
 /// edge.
 #[program(name = "table.sort", version = 1, give_back = give_back)]
 pub async fn sort(futures: Futures, params: SortTable) -> Result<SortedTable, JobError> {
-    let looking = DescribeParams { inputs: params.inputs.clone(), partial: params.partial, key: params.key.clone() };
+    let (inputs, key, reading) = (params.inputs.clone(), params.key.clone(), params.reading.clone());
+    let looking = DescribeParams { inputs, partial: params.partial, key, reading };
     let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
     let described = futures.submit_with(describe, &looking, &[], options)?;
     let described: Described = futures.get_value(&described).await?;
@@ -185,13 +194,16 @@ pub async fn sort(futures: Futures, params: SortTable) -> Result<SortedTable, Jo
     let layout = futures.put(&described.layout)?;
     let cuts = sampled_cuts(&futures, &described, &params, &layout, partitions).await?;
     let input_bytes = described.files.iter().map(|file| file.status.bytes).sum();
+    let rows_about: u64 = described.splits().map(|split| split.rows_about()).sum();
+    let reading = described.reading.clone();
     drop(described);
     let job = TableSort {
         layout,
         cuts: futures.put_value(&cuts)?,
         maps,
         plan,
-        partition_rows: rows.div_ceil(u64::from(partitions)),
+        partition_rows: rows_about.div_ceil(u64::from(partitions)),
+        reading,
         params,
     };
     let shuffled = strategy.run(&futures, &job, job.maps.len(), &plan).await?;
@@ -205,17 +217,17 @@ pub async fn sort(futures: Futures, params: SortTable) -> Result<SortedTable, Jo
         written.add(Output { bytes: 0, rows: token.rows, row_hash });
     }
     drop(tokens);
-    if read != written || read.rows != rows {
+    if read != written || rows.is_some_and(|rows| rows != read.rows) {
         let (edge, (wrote, hash)) = ("input -> output".to_owned(), (written.rows, written.row_hash));
-        let detail = format!(
-            "input files say {rows} rows; read {} rows, hash {}; wrote {wrote} rows, hash {hash}",
-            read.rows, read.row_hash
-        );
+        let said = rows
+            .map_or("nobody says how many rows there are".to_owned(), |rows| format!("input files say {rows} rows"));
+        let detail =
+            format!("{said}; read {} rows, hash {}; wrote {wrote} rows, hash {hash}", read.rows, read.row_hash);
         return Err(JobError::Conservation { edge, detail });
     }
     output.commit(&reduced, Schema::columns("parquet", Vec::new(), ',', false)).await?;
     Ok(SortedTable {
-        rows,
+        rows: read.rows,
         input_bytes,
         output_bytes,
         row_hash_in: read.row_hash,
@@ -251,8 +263,11 @@ fn maps(described: &Described, sizes: Sizes) -> Result<Vec<Vec<Piece>>, JobError
             }
             open_bytes += described.value_bytes;
             match open.last_mut().filter(|piece| piece.file.path == file.path && piece.splits.end == split) {
-                Some(piece) => piece.splits.end += 1,
-                None => open.push(Piece { file: file.clone(), splits: split..split + 1, before }),
+                Some(piece) => {
+                    piece.splits.end += 1;
+                    piece.file.splits.push(*described);
+                }
+                None => open.push(piece(file, split, before)),
             }
             before += 1;
         }
@@ -261,6 +276,12 @@ fn maps(described: &Described, sizes: Sizes) -> Result<Vec<Vec<Piece>>, JobError
         maps.push(open);
     }
     Ok(maps)
+}
+
+/// A split of a file.
+fn piece(file: &DescribedFile, split: usize, before: u32) -> Piece {
+    let file = DescribedFile { path: file.path.clone(), status: file.status, splits: vec![file.splits[split]] };
+    Piece { file, splits: split..split + 1, before }
 }
 
 /// Cuts from keys of some splits: which follows from the input alone.
@@ -280,15 +301,13 @@ async fn sampled_cuts(
     }
     let count = splits.len().min(SAMPLED_SPLITS);
     let chosen = (0..count).map(|at| splits[at * splits.len() / count]);
-    let pieces: Vec<Piece> = chosen
-        .map(|(file, split)| Piece { file: described.files[file].clone(), splits: split..split + 1, before: 0 })
-        .collect();
-    let seen: u64 = pieces.iter().map(|piece| piece.file.splits[piece.splits.start].rows).sum();
+    let pieces: Vec<Piece> = chosen.map(|(file, split)| piece(&described.files[file], split, 0)).collect();
+    let seen: u64 = pieces.iter().flat_map(|piece| &piece.file.splits).map(|split| split.rows_about()).sum();
     let step = (seen / (u64::from(partitions) * KEYS_PER_FILE)).max(1);
     let tasks = pieces.iter().map(|piece| {
-        let split = piece.file.splits[piece.splits.start];
-        let outside_bytes = LOOK_BYTES + split.value_bytes;
-        let params = SampleParams { pieces: vec![piece.alone()], key: params.key.clone(), step, outside_bytes };
+        let outside_bytes = LOOK_BYTES + piece.file.splits[0].value_bytes;
+        let (pieces, reading, key) = (vec![piece.clone()], described.reading.clone(), params.key.clone());
+        let params = SampleParams { pieces, reading, key, step, outside_bytes };
         let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
         futures.submit_with(sample, &params, &[layout.arg()], options)
     });
@@ -312,9 +331,13 @@ mod tests {
         let file = |(number, splits): (usize, &&[u64])| DescribedFile {
             path: format!("{number}").into(),
             status: FileStatus { bytes: 1, version: Version::of(&[]) },
-            splits: splits.iter().map(|bytes| DescribedSplit { value_bytes: *bytes, rows: bytes / 10 }).collect(),
+            splits: splits
+                .iter()
+                .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None })
+                .collect(),
         };
-        Described { layout: ByteBuf::new(), files: files.iter().enumerate().map(file).collect() }
+        let files = files.iter().enumerate().map(file).collect();
+        Described { layout: ByteBuf::new(), files, reading: Reading::default() }
     }
 
     #[test]

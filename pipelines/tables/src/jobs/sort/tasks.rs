@@ -15,15 +15,17 @@ use exobus_files::{FileError, OutputFile, Token};
 use exobus_shuffle::cuts::Cuts;
 use exobus_shuffle::jobs::{outputs, pieces};
 use exobus_store::{Block, ObjectWriter};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::block::{Gather, Layout, Limits, Part, Pick, write_part};
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::described::{DescribedFile, open};
+use crate::jobs::described::{DescribedFile, DescribedSplit, Reading, open};
 use crate::jobs::ordered::{Ordered, places};
+use crate::semantics::Nulls;
 use crate::semantics::{KeyColumn, KeyEncoder, conformed};
-use crate::sinks::{ParquetOptions, ParquetSink};
+use crate::sinks::{Compression, GROUP_ROWS, ParquetOptions, ParquetSink, SinkError, SortedColumn};
 use crate::{RowHasher, TableError};
 
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
@@ -68,20 +70,21 @@ impl Table {
     }
 }
 
-/// Splits of a file that follow each other, and how many there are before them in all files.
+/// Splits of a file that follow each other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Piece {
+    /// The file, with these splits alone: what a task is told is no larger than what it reads.
     pub(super) file: DescribedFile,
+    /// Which of the file's they are.
     pub(super) splits: Range<usize>,
+    /// How many splits there are before them in all files.
     pub(super) before: u32,
 }
 
 impl Piece {
-    /// Without the splits of the file that are not in it: what a task is told is no larger than what it reads.
-    pub(super) fn alone(&self) -> Self {
-        let mut file = self.file.clone();
-        file.splits.clear();
-        Self { file, splits: self.splits.clone(), before: self.before }
+    /// Its splits, each with its number in the file.
+    fn splits(&self) -> impl Iterator<Item = (usize, &DescribedSplit)> {
+        self.splits.clone().zip(&self.file.splits)
     }
 }
 
@@ -89,6 +92,7 @@ impl Piece {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SampleParams {
     pub(super) pieces: Vec<Piece>,
+    pub(super) reading: Reading,
     pub(super) key: Vec<KeyColumn>,
     /// How many rows stand between one that is taken and the next.
     pub(super) step: u64,
@@ -105,14 +109,13 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     let mut sampled = Vec::new();
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = open(&piece.file.path, piece.file.status, &budget)?;
+        let file = open(&piece.file, &params.reading, &budget)?;
         let here = file.schema().fields().iter().enumerate();
         let columns: Vec<usize> =
             here.filter(|(_, field)| schema.column_with_name(field.name()).is_some()).map(|(at, _)| at).collect();
-        for split in piece.splits.clone() {
-            let batches =
-                file.read(split, Some(&columns), &budget.shared()).map_err(|error| budget.of_source(error))?;
-            for batch in batches {
+        for (split, described) in piece.splits() {
+            let batches = file.read(split, described.state, Some(&columns), &budget.shared());
+            for batch in batches.map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
                 let batch = batch.map_err(|error| budget.of_source(error))?;
                 let rows = batch.batch.num_rows() as u64;
@@ -142,6 +145,7 @@ fn projected(schema: &SchemaRef, key: &[KeyColumn]) -> SchemaRef {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
     pub(super) pieces: Vec<Piece>,
+    pub(super) reading: Reading,
     pub(super) key: Vec<KeyColumn>,
     pub(super) outside_bytes: u64,
 }
@@ -156,10 +160,11 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let mut read_bytes = 0;
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = open(&piece.file.path, piece.file.status, &budget)?;
-        for split in piece.splits.clone() {
+        let file = open(&piece.file, &params.reading, &budget)?;
+        for (split, described) in piece.splits() {
             let first = u64::from(piece.before + (split - piece.splits.start) as u32) << 32;
-            for batch in file.read(split, None, &budget.shared()).map_err(|error| budget.of_source(error))? {
+            let batches = file.read(split, described.state, None, &budget.shared());
+            for batch in batches.map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
                 let batch = batch.map_err(|error| budget.of_source(error))?;
                 let placed = table.placed(&batch.batch, first + batch.first_row)?;
@@ -169,7 +174,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
                 ordered.add(placed)?;
                 sources.push(batch);
             }
-            read_bytes += file.splits().map_err(|error| budget.of_source(error))?[split].bytes;
+            read_bytes += described.value_bytes;
         }
         file.file().check().map_err(|error| budget.of_source(error))?;
     }
@@ -277,7 +282,7 @@ pub(super) struct ReduceParams {
     pub(super) directory: PathBuf,
     pub(super) name: String,
     pub(super) key: Vec<KeyColumn>,
-    pub(super) options: ParquetOptions,
+    pub(super) writing: Writing,
     pub(super) buffer_bytes: u64,
     pub(super) outside_bytes: u64,
 }
@@ -305,46 +310,70 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     }
     ordered.sort();
     let output = outputs::create_file(context, (&params.directory, &params.name), buffers, 0)?;
-    let file = Writing { output, failure: None };
-    let shared = budget.shared();
-    let mut sink = ParquetSink::new(file, &table.schema, &params.key, &params.options, &shared)
-        .map_err(|error| budget.of_sink(error, None))?;
+    let failure = Arc::<Mutex<Option<FileError>>>::default();
+    let failed = |error: SinkError| budget.of_sink(error, failure.lock().take());
+    let (file, options) =
+        (PartFile { output, failure: failure.clone() }, params.writing.options(&table.schema, &params.key));
+    let mut sink = ParquetSink::new(file, &table.schema, &options, &budget.shared()).map_err(failed)?;
     let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
     let values = ordered.batches().iter().map(|batch| table.values(batch)).collect::<Result<Vec<_>, _>>()?;
     let gather = Gather::new(layout, &values).map_err(of_table)?;
+    let mut row_hash = RowHash::default();
     for from in (0..ordered.len()).step_by(ROWS_AT_ONCE) {
         context.check_cancelled()?;
         let picks = ordered.picks(from..ordered.len().min(from + ROWS_AT_ONCE));
         for message in gather.messages(&picks, &Limits::default()).map_err(of_table)? {
             let batch = message.batch().map_err(of_table)?;
-            if let Err(error) = sink.write(&batch, message.bytes()) {
-                let failure = sink.out().failure.take();
-                return Err(budget.of_sink(error, failure));
-            }
+            row_hash += table.hasher.sum(&batch).map_err(of_table)?;
+            sink.write(&batch).map_err(failed)?;
         }
     }
-    let (file, rows, row_hash) = sink.finish().map_err(|error| budget.of_sink(error, None))?;
-    if let Some(failure) = file.failure {
-        return Err(failure.into());
-    }
+    let (file, rows) = sink.finish().map_err(failed)?;
     let token = outputs::finish_file(context, &params.directory, file.output, rows)?;
     let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
     account(context, &args, Output { bytes, rows, row_hash });
     Ok(Reduced { token, row_hash })
 }
 
-/// The file of a reduce; keeps what went wrong, which an I/O error cannot say.
-struct Writing {
-    output: OutputFile,
-    failure: Option<FileError>,
+/// How files are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writing {
+    /// How pages are compressed.
+    pub compression: Compression,
+    /// Most rows of a row group.
+    pub group_rows: u64,
 }
 
-impl io::Write for Writing {
+impl Default for Writing {
+    fn default() -> Self {
+        Self { compression: Compression::default(), group_rows: GROUP_ROWS }
+    }
+}
+
+impl Writing {
+    /// Of a file of this schema whose rows are in the order of this key.
+    fn options(self, schema: &SchemaRef, key: &[KeyColumn]) -> ParquetOptions {
+        let sorted = |key: &KeyColumn| {
+            let (column, _) = schema.column_with_name(&key.column)?;
+            Some(SortedColumn { column, falling: key.descending, nulls_first: key.nulls == Nulls::First })
+        };
+        let sorted_by = key.iter().map_while(sorted).collect();
+        ParquetOptions { compression: self.compression.codec(), sorted_by, group_rows: self.group_rows }
+    }
+}
+
+/// The file of a reduce; keeps what went wrong, which an I/O error cannot say.
+struct PartFile {
+    output: OutputFile,
+    failure: Arc<Mutex<Option<FileError>>>,
+}
+
+impl io::Write for PartFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.output.write(bytes) {
             Ok(()) => Ok(bytes.len()),
             Err(failure) => {
-                self.failure = Some(failure);
+                self.failure.lock().replace(failure);
                 Err(io::Error::other("the file cannot be written"))
             }
         }

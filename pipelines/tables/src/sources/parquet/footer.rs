@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
+use super::super::guard::guarded;
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{InputFile, Place, SourceError};
-use super::guard::guarded;
-use super::thrift::{Cursor, DEPTH_MAX, Kind, Wrong};
+use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
 
 /// Bytes at the end of a file: how long the footer is, and the format's name.
 const TAIL: u64 = 8;
@@ -100,8 +100,8 @@ fn look_over(footer: &[u8]) -> Result<Seen, Wrong> {
     let mut last = 0;
     while let Some((number, kind)) = cursor.field(last)? {
         match (number, kind) {
-            (2, Kind::List) => schema(&mut cursor, &mut seen)?,
-            (8, Kind::Struct) => {
+            (2, ThriftType::List) => schema(&mut cursor, &mut seen)?,
+            (8, ThriftType::Struct) => {
                 seen.encrypted = true;
                 cursor.skip(kind, DEPTH_MAX, &mut seen.structs)?;
             }
@@ -115,7 +115,7 @@ fn look_over(footer: &[u8]) -> Result<Seen, Wrong> {
 /// Walks over the elements of the schema, each of which is before its children.
 fn schema(cursor: &mut Cursor<'_>, seen: &mut Seen) -> Result<(), Wrong> {
     let (count, kind) = cursor.list()?;
-    if count > 0 && kind != Kind::Struct {
+    if count > 0 && kind != ThriftType::Struct {
         return Err(Wrong::Malformed("a schema that is no list of columns"));
     }
     // How many children are still to come at each level.
@@ -147,7 +147,7 @@ fn children(cursor: &mut Cursor<'_>, seen: &mut Seen) -> Result<usize, Wrong> {
     let (mut children, mut last) = (0, 0);
     while let Some((number, kind)) = cursor.field(last)? {
         match (number, kind) {
-            (5, Kind::I32) => {
+            (5, ThriftType::I32) => {
                 children = usize::try_from(cursor.int()?)
                     .map_err(|_| Wrong::Malformed("a column with fewer than no children"))?;
             }

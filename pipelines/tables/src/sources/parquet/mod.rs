@@ -11,7 +11,6 @@
 
 mod delta;
 mod footer;
-mod guard;
 mod inflate;
 mod page_header;
 mod pages;
@@ -31,8 +30,8 @@ use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use self::guard::guarded;
 use self::rows::RowGroupRows;
+use super::guard::guarded;
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
 use crate::plain::{check_supported, plain_field, plain_type};
@@ -75,7 +74,7 @@ impl ParquetFile {
         let mut levels = Vec::with_capacity(decoded.len());
         for (root, field) in wanted.fields().iter().enumerate() {
             let with = |hint| {
-                let levels = guarded(|| {
+                let levels = guarded(|| -> Result<_, ParquetError> {
                     let levels = parquet_to_arrow_field_levels(parquet, ProjectionMask::roots(parquet, [root]), hint)?;
                     let reader =
                         ParquetRecordBatchReader::try_new_with_row_groups(&levels, &NoPages(&metadata), 1, None)?;
@@ -162,7 +161,7 @@ impl ParquetFile {
     pub fn statistics(&self, column: usize) -> Option<RowGroupStatistics> {
         let parquet = self.metadata.file_metadata().schema_descr();
         let name = self.schema.field(column).name();
-        guarded(|| {
+        guarded(|| -> Result<_, ParquetError> {
             let of = StatisticsConverter::try_new(name, &self.schema, parquet)?;
             let groups = self.metadata.row_groups();
             Ok(RowGroupStatistics {

@@ -2,7 +2,7 @@
 
 use parquet::basic::Encoding;
 
-use super::thrift::{Cursor, DEPTH_MAX, Kind, Wrong};
+use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
 
 /// The header of a page, checked as far as it can be without the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +51,13 @@ impl PageHeader {
         let (mut kind, mut stored, mut inflated, mut crc, mut body) = (None, None, None, None, None);
         while let Some((number, of)) = cursor.field(last)? {
             match (number, of) {
-                (1, Kind::I32) => kind = Some(cursor.int()?),
-                (2, Kind::I32) => inflated = Some(size(cursor.int()?)?),
-                (3, Kind::I32) => stored = Some(size(cursor.int()?)?),
-                (4, Kind::I32) => crc = Some(cursor.int()? as u32),
-                (5, Kind::Struct) => body = Some((0, Body::read(&mut cursor)?)),
-                (7, Kind::Struct) => body = Some((2, Body::read(&mut cursor)?)),
-                (8, Kind::Struct) => body = Some((3, Body::read(&mut cursor)?)),
+                (1, ThriftType::I32) => kind = Some(cursor.int()?),
+                (2, ThriftType::I32) => inflated = Some(size(cursor.int()?)?),
+                (3, ThriftType::I32) => stored = Some(size(cursor.int()?)?),
+                (4, ThriftType::I32) => crc = Some(cursor.int()? as u32),
+                (5, ThriftType::Struct) => body = Some((0, KindFields::read(&mut cursor)?)),
+                (7, ThriftType::Struct) => body = Some((2, KindFields::read(&mut cursor)?)),
+                (8, ThriftType::Struct) => body = Some((3, KindFields::read(&mut cursor)?)),
                 _ => cursor.skip(of, DEPTH_MAX, &mut structs)?,
             }
             last = number;
@@ -91,19 +91,19 @@ impl PageHeader {
 
 /// Fields of the three headers for kinds of pages, by their numbers, which differ between them.
 #[derive(Default)]
-struct Body {
+struct KindFields {
     ints: [Option<i32>; 8],
     flags: [Option<bool>; 8],
 }
 
-impl Body {
+impl KindFields {
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, Wrong> {
         let (mut body, mut last, mut structs) = (Self::default(), 0, 0);
         while let Some((number, kind)) = cursor.field(last)? {
             let place = usize::try_from(number).ok().filter(|place| *place < 8);
             match (place, kind) {
-                (Some(place), Kind::I32) => body.ints[place] = Some(cursor.int()?),
-                (Some(place), Kind::Bool(flag)) => body.flags[place] = Some(flag),
+                (Some(place), ThriftType::I32) => body.ints[place] = Some(cursor.int()?),
+                (Some(place), ThriftType::Bool(flag)) => body.flags[place] = Some(flag),
                 _ => cursor.skip(kind, DEPTH_MAX, &mut structs)?,
             }
             last = number;

@@ -12,10 +12,10 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch, cut, own_bytes};
+use super::super::guard::guarded;
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{Place, SourceError};
 use super::ParquetFile;
-use super::guard::guarded;
 use super::pages::{ColumnChunk, ColumnPages, Unpacking, value_bytes};
 use super::types::{has_unchecked_texts, is_copied};
 

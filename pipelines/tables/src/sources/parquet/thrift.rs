@@ -7,7 +7,7 @@ pub(super) const DEPTH_MAX: usize = 32;
 
 /// What type a field or an element has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ThriftType {
     Bool(bool),
     Byte,
     I16,
@@ -40,7 +40,7 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-type Read<T> = Result<T, Wrong>;
+type Parsed<T> = Result<T, Wrong>;
 
 /// Where reading is.
 #[derive(Clone, Debug)]
@@ -63,13 +63,13 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
-    fn byte(&mut self) -> Read<u8> {
+    fn byte(&mut self) -> Parsed<u8> {
         let byte = *self.bytes.get(self.at).ok_or(Wrong::Short)?;
         self.at += 1;
         Ok(byte)
     }
 
-    fn pass(&mut self, count: usize) -> Read<()> {
+    fn pass(&mut self, count: usize) -> Parsed<()> {
         if count > self.remaining() {
             return Err(Wrong::Short);
         }
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    pub(super) fn varint(&mut self) -> Read<u64> {
+    pub(super) fn varint(&mut self) -> Parsed<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -89,42 +89,42 @@ impl<'a> Cursor<'a> {
         Err(Wrong::Malformed("a number of more than 64 bits"))
     }
 
-    pub(super) fn number(&mut self) -> Read<i64> {
+    pub(super) fn number(&mut self) -> Parsed<i64> {
         let zigzag = self.varint()?;
         Ok((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
     }
 
-    pub(super) fn int(&mut self) -> Read<i32> {
+    pub(super) fn int(&mut self) -> Parsed<i32> {
         i32::try_from(self.number()?).map_err(|_| Wrong::Malformed("a number of more than 32 bits"))
     }
 
-    pub(super) fn binary(&mut self) -> Read<&'a [u8]> {
+    pub(super) fn binary(&mut self) -> Parsed<&'a [u8]> {
         let count = usize::try_from(self.varint()?).map_err(|_| Wrong::Short)?;
         let at = self.at;
         self.pass(count)?;
         Ok(&self.bytes[at..at + count])
     }
 
-    fn kind(code: u8) -> Read<Kind> {
+    fn kind(code: u8) -> Parsed<ThriftType> {
         Ok(match code {
-            1 => Kind::Bool(true),
-            2 => Kind::Bool(false),
-            3 => Kind::Byte,
-            4 => Kind::I16,
-            5 => Kind::I32,
-            6 => Kind::I64,
-            7 => Kind::Double,
-            8 => Kind::Binary,
-            9 | 10 => Kind::List,
-            11 => Kind::Map,
-            12 => Kind::Struct,
-            13 => Kind::Uuid,
+            1 => ThriftType::Bool(true),
+            2 => ThriftType::Bool(false),
+            3 => ThriftType::Byte,
+            4 => ThriftType::I16,
+            5 => ThriftType::I32,
+            6 => ThriftType::I64,
+            7 => ThriftType::Double,
+            8 => ThriftType::Binary,
+            9 | 10 => ThriftType::List,
+            11 => ThriftType::Map,
+            12 => ThriftType::Struct,
+            13 => ThriftType::Uuid,
             _ => return Err(Wrong::Malformed("a type that there is not")),
         })
     }
 
     /// The next field of a struct, whose last one had the number `last`; `None`: it is over.
-    pub(super) fn field(&mut self, last: i16) -> Read<Option<(i16, Kind)>> {
+    pub(super) fn field(&mut self, last: i16) -> Parsed<Option<(i16, ThriftType)>> {
         let head = self.byte()?;
         if head & 0xf == 0 {
             return Ok(None);
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The head of a list: how many elements of which type.
-    pub(super) fn list(&mut self) -> Read<(usize, Kind)> {
+    pub(super) fn list(&mut self) -> Parsed<(usize, ThriftType)> {
         let head = self.byte()?;
         let count = match head >> 4 {
             15 => usize::try_from(self.varint()?).map_err(|_| Wrong::Short)?,
@@ -149,34 +149,34 @@ impl<'a> Cursor<'a> {
             return Err(Wrong::Short);
         }
         match head {
-            0 => Ok((0, Kind::Byte)),
+            0 => Ok((0, ThriftType::Byte)),
             _ => Ok((count, Self::kind(head & 0xf)?)),
         }
     }
 
     /// Passes over a field's value; `structs` counts the structs in it.
-    pub(super) fn skip(&mut self, kind: Kind, depth: usize, structs: &mut u64) -> Read<()> {
+    pub(super) fn skip(&mut self, kind: ThriftType, depth: usize, structs: &mut u64) -> Parsed<()> {
         match kind {
-            Kind::Bool(_) => Ok(()),
+            ThriftType::Bool(_) => Ok(()),
             _ => self.skip_written(kind, depth, structs),
         }
     }
 
     /// As [`skip`](Self::skip), of an element, of which booleans have a byte.
-    fn skip_written(&mut self, kind: Kind, depth: usize, structs: &mut u64) -> Read<()> {
+    fn skip_written(&mut self, kind: ThriftType, depth: usize, structs: &mut u64) -> Parsed<()> {
         let deeper = || depth.checked_sub(1).ok_or(Wrong::Malformed("structs too deep in each other"));
         match kind {
-            Kind::Bool(_) | Kind::Byte => self.pass(1),
-            Kind::I16 | Kind::I32 | Kind::I64 => self.varint().map(drop),
-            Kind::Double => self.pass(8),
-            Kind::Uuid => self.pass(16),
-            Kind::Binary => self.binary().map(drop),
-            Kind::List => {
+            ThriftType::Bool(_) | ThriftType::Byte => self.pass(1),
+            ThriftType::I16 | ThriftType::I32 | ThriftType::I64 => self.varint().map(drop),
+            ThriftType::Double => self.pass(8),
+            ThriftType::Uuid => self.pass(16),
+            ThriftType::Binary => self.binary().map(drop),
+            ThriftType::List => {
                 let (count, kind) = self.list()?;
                 let depth = deeper()?;
                 (0..count).try_for_each(|_| self.skip_written(kind, depth, structs))
             }
-            Kind::Map => {
+            ThriftType::Map => {
                 let count = self.varint()?;
                 if count == 0 {
                     return Ok(());
@@ -189,7 +189,7 @@ impl<'a> Cursor<'a> {
                 }
                 Ok(())
             }
-            Kind::Struct => {
+            ThriftType::Struct => {
                 *structs += 1;
                 let depth = deeper()?;
                 let mut last = 0;

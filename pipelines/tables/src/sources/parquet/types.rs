@@ -14,26 +14,39 @@
 //!
 //! Dictionaries, views and wide offsets are ways to write values down: columns have the type of the values.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::{ConvertedType, Type as PhysicalType};
-use parquet::file::metadata::FileMetaData;
+use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::guard::guarded;
+use super::super::guard::guarded;
+use super::super::ipc_schema::of_message;
+
+/// Where writers note the schema that they had.
+const NOTED: &str = "ARROW:schema";
 
 /// The schema of a file's rows, in plain types.
 pub(super) fn schema(file: &FileMetaData) -> Result<Schema, String> {
-    let parquet = file.schema_descr();
-    let own = guarded(|| parquet_to_arrow_schema(parquet, None))?;
+    let own = guarded(|| parquet_to_arrow_schema(file.schema_descr(), None))?;
+    let pairs = file.key_value_metadata().into_iter().flatten();
+    let is_noted = |pair: &&KeyValue| pair.key == NOTED;
+    let pairs_of_table = pairs.clone().filter(|pair| !is_noted(pair));
+    let mut metadata: HashMap<String, String> =
+        pairs_of_table.map(|pair| (pair.key.clone(), pair.value.clone().unwrap_or_default())).collect();
     // What cannot be read, or is for another schema, adds nothing; that nobody is told is what other readers do, too.
-    let noted = catch_unwind(AssertUnwindSafe(|| parquet_to_arrow_schema(parquet, file.key_value_metadata()).ok()));
-    let Some(noted) = noted.ok().flatten() else { return Ok(own) };
-    let (metadata, fields) = (noted.metadata().clone(), merged_fields(own.fields(), noted.fields()));
-    Ok(Schema::new_with_metadata(fields, metadata))
+    let text = pairs.clone().find(is_noted).and_then(|pair| pair.value.as_ref());
+    let noted = text.and_then(|text| BASE64_STANDARD.decode(text).ok()).and_then(|bytes| of_message(&bytes).ok());
+    let Some(noted) = noted else { return Ok(Schema::new_with_metadata(own.fields().clone(), metadata)) };
+    noted.metadata().iter().for_each(|(key, value)| {
+        metadata.entry(key.clone()).or_insert_with(|| value.clone());
+    });
+    Ok(Schema::new_with_metadata(merged_fields(own.fields(), noted.fields()), metadata))
 }
 
 fn merged_fields(own: &Fields, noted: &Fields) -> Fields {
@@ -45,7 +58,10 @@ fn merged_fields(own: &Fields, noted: &Fields) -> Fields {
 
 fn merged_field(own: &FieldRef, noted: &FieldRef) -> FieldRef {
     let data_type = merged(own.data_type(), noted.data_type());
-    Arc::new(Field::new(own.name(), data_type, own.is_nullable()).with_metadata(noted.metadata().clone()))
+    let mut metadata = noted.metadata().clone();
+    // As Parquet says: numbers of fields, which the library notes.
+    metadata.extend(own.metadata().clone());
+    Arc::new(Field::new(own.name(), data_type, own.is_nullable()).with_metadata(metadata))
 }
 
 /// The plain type of a column, from what Parquet says and what was noted.

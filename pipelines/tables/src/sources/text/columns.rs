@@ -11,7 +11,7 @@ use super::values;
 
 /// Why a field is none of its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum FieldRefused {
     /// Its text is no value of the type.
     Misfit,
     /// It is text, and not UTF-8.
@@ -21,7 +21,7 @@ pub(super) enum Refused {
 /// A column that grows by a field at a time.
 pub(super) trait TextColumn: Send {
     /// Puts a field behind the others; `None`: null.
-    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused>;
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused>;
 
     /// Takes all that is there as an array.
     fn finish(&mut self) -> ArrayRef;
@@ -69,8 +69,8 @@ pub(super) fn column(data_type: &DataType) -> Option<Box<dyn TextColumn>> {
 struct Booleans(BooleanBuilder);
 
 impl TextColumn for Booleans {
-    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused> {
-        let value = text.map(|text| values::boolean(text).ok_or(Refused::Misfit)).transpose()?;
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused> {
+        let value = text.map(|text| values::boolean(text).ok_or(FieldRefused::Misfit)).transpose()?;
         self.0.append_option(value);
         Ok(())
     }
@@ -83,8 +83,8 @@ impl TextColumn for Booleans {
 struct Texts(StringBuilder);
 
 impl TextColumn for Texts {
-    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused> {
-        let value = text.map(|text| std::str::from_utf8(text).map_err(|_| Refused::NotUtf8)).transpose()?;
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused> {
+        let value = text.map(|text| std::str::from_utf8(text).map_err(|_| FieldRefused::NotUtf8)).transpose()?;
         self.0.append_option(value);
         Ok(())
     }
@@ -109,8 +109,8 @@ fn number<T: ArrowPrimitiveType>(
 }
 
 impl<T: ArrowPrimitiveType, F: Fn(&[u8]) -> Option<T::Native> + Send> TextColumn for Numbers<T, F> {
-    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused> {
-        let value = text.map(|text| (self.read)(text).ok_or(Refused::Misfit)).transpose()?;
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused> {
+        let value = text.map(|text| (self.read)(text).ok_or(FieldRefused::Misfit)).transpose()?;
         self.values.append_option(value);
         Ok(())
     }

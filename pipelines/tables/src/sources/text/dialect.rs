@@ -3,6 +3,8 @@
 //! Rows end with `\n` or `\r\n`, fields with the delimiter. A field that begins with a quote goes to the next one that is not doubled, and has delimiters and line ends in it
 //! as they are; a quote within another field is a character like others. Between a quote that closes and what ends its field there is nothing.
 
+use serde::{Deserialize, Serialize};
+
 /// How text has rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialect {
@@ -34,7 +36,7 @@ impl Dialect {
 }
 
 /// Where text stands between two bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TextState {
     /// Before a row.
     Row,

@@ -79,8 +79,8 @@ impl TextFile {
             });
         }
         drop(lines);
-        check_names(text.file.name(), names.iter().map(String::as_str))?;
         text.set(names, |_| DataType::Utf8);
+        check_names(text.file.name(), &text.schema)?;
         Ok(text)
     }
 

@@ -9,9 +9,9 @@ use arrow_schema::SchemaRef;
 use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch, cut, own_bytes};
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::schema_text::{print_column, print_type};
-use super::super::{InputFile, Place, SourceError};
+use super::super::{InputFile, Misfit, Place, SourceError};
 use super::bytes::{Packing, READ_BYTES, TextBytes};
-use super::columns::{Refused, TextColumn};
+use super::columns::{FieldRefused, TextColumn};
 use super::dialect::{Dialect, Ends, Field, Found, TextState, find_row};
 use super::values;
 
@@ -158,6 +158,11 @@ impl TextLines {
         self.window.drain(..self.used);
         self.used = 0;
         let has = self.window.len();
+        let left = match self.piece.packing {
+            Packing::None => self.file.len().saturating_sub(self.read_to),
+            _ => u64::MAX,
+        };
+        let bytes = left.min(bytes as u64) as usize;
         let denied = |denied| SourceError::Memory {
             file: self.file.name().clone(),
             place: Place::Byte(self.at),
@@ -391,17 +396,18 @@ impl TextRows {
                 let field = self.schema.field(at);
                 let column = field.name().clone();
                 match refused {
-                    Refused::NotUtf8 => {
+                    FieldRefused::NotUtf8 => {
                         let what = format!(
                             "column {column} is no UTF-8: {:?}; write the file as UTF-8, by iconv for one",
                             shown(&value)
                         );
                         SourceError::Text { file, line, what }
                     }
-                    Refused::Misfit => {
+                    FieldRefused::Misfit => {
                         let schema = print_column(&column, &values::wider(field.data_type(), &value));
                         let expected = print_type(field.data_type());
-                        SourceError::Misfit { file, line, column, value: shown(&value), expected, schema }
+                        let value = shown(&value);
+                        SourceError::Misfit(Box::new(Misfit { file, line, column, value, expected, schema }))
                     }
                 }
             }
@@ -415,7 +421,7 @@ enum Failed {
     Count(usize),
     Memory(super::super::memory::MemoryDenied),
     /// The field of that column that is wanted.
-    Field(usize, Refused, Vec<u8>),
+    Field(usize, FieldRefused, Vec<u8>),
 }
 
 fn push(row: &TextRow<'_>, wanted: &mut [WantedColumn], dialect: &Dialect, scratch: &mut Vec<u8>) -> Option<Failed> {

@@ -5,7 +5,7 @@ use arrow_array::types::{Decimal128Type, Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
 
-use super::super::{FixedBudget, SourceBatch, parse_schema, print_schema};
+use super::super::{FixedBudget, Misfit, Place, SourceBatch, parse_schema, print_schema};
 use super::*;
 use crate::samples::{MemoryFile, Value, row};
 
@@ -152,9 +152,8 @@ fn a_value_of_another_type_is_an_error_that_helps() {
     let check = |behind: &str, line: u64, column: &str, value: &str, schema: &str| {
         let file = inferred(format!("{text}{behind}"), &Dialect::csv()).unwrap();
         let error = read(&file).unwrap_err();
-        let SourceError::Misfit { line: found, column: of, value: bad, schema: helps, .. } = &error else {
-            panic!("{error}")
-        };
+        let SourceError::Misfit(misfit) = &error else { panic!("{error}") };
+        let Misfit { line: found, column: of, value: bad, schema: helps, .. } = misfit.as_ref();
         assert_eq!((*found, of.as_str(), bad.as_str(), helps.as_str()), (line, column, value, schema));
         assert!(error.to_string().contains(&format!("--schema \"{schema}\"")), "{error}");
         let said = parse_schema(helps).unwrap();
@@ -192,7 +191,18 @@ fn rows_that_are_none_say_where_and_what_to_do() {
     let error = open(b"\xff\xfea\0,\0b\0".to_vec(), &Dialect::csv()).unwrap_err();
     assert!(error.to_string().contains("UTF-16"), "{error}");
     let error = open("a,b,a\n", &Dialect::csv()).unwrap_err();
-    assert!(error.to_string().contains("columns 1 and 3 are both named a"), "{error}");
+    assert!(error.to_string().contains("column a in t.csv"), "{error}");
+}
+
+#[test]
+fn lines_are_those_of_the_file_in_each_split() {
+    let mut text = "a,b\n".to_owned();
+    (0..100).for_each(|n| text.push_str(&format!("{n},\"two\nlines\"\n")));
+    text.push_str("100\n");
+    let file = TextFile { split_bytes: 64, ..open(text, &Dialect::csv()).unwrap() };
+    assert!(file.splits().len() > 10);
+    let error = read(&file).unwrap_err();
+    assert!(matches!(&error, SourceError::Text { line: 202, .. }), "{error}");
 }
 
 #[test]
@@ -214,8 +224,6 @@ fn memory_is_asked_for_and_given_back() {
     assert!(matches!(&error, SourceError::Memory { place: Place::Line(_), .. }), "{error}");
     assert_eq!(fixed.used_bytes(), 0);
 }
-
-use super::super::Place;
 
 /// Fields that make splits hard: quotes, doubled ones, line ends and delimiters within them.
 fn field() -> impl Strategy<Value = String> {

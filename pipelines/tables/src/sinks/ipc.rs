@@ -1,0 +1,92 @@
+//! Arrow IPC, as a file with a directory at its end.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::concat::concat_batches;
+
+use super::border::Border;
+use super::{SinkError, check_rows};
+use crate::sources::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, MemoryBudget, Reservation};
+
+/// Bytes of memory for a byte of values in a batch: rows that wait, the batch that they become, and its message.
+const MEMORY_FACTOR: u64 = 3;
+/// Bytes of memory beside batches: the header of one, the directory.
+const BESIDE_BYTES: u64 = 64 << 10;
+
+/// Writes a file. A batch of it has as many rows, or as many bytes, as it may have, but for the last one; so where batches end follows from the rows alone.
+pub struct IpcSink<W: Write> {
+    writer: FileWriter<W>,
+    schema: SchemaRef,
+    waiting: Vec<RecordBatch>,
+    border: Border,
+    rows: u64,
+    memory: Reservation,
+}
+
+impl<W: Write> IpcSink<W> {
+    /// Writes rows of a schema, in plain types, to `write`.
+    ///
+    /// # Errors
+    /// Memory that was denied, and what `write` says.
+    pub fn new(write: W, schema: &SchemaRef, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SinkError> {
+        let memory = Reservation::of(budget, BESIDE_BYTES).map_err(denied)?;
+        let writer = FileWriter::try_new(write, schema).map_err(failed)?;
+        let border = Border::new(BATCH_ROWS_MAX as u64, BATCH_BYTES_MAX);
+        Ok(Self { writer, schema: schema.clone(), waiting: Vec::new(), border, rows: 0, memory })
+    }
+
+    /// Writes rows. Those of a batch that is not full wait, with the memory of what they are of.
+    ///
+    /// # Errors
+    /// Rows of another schema, memory that was denied, and what `write` says; the file cannot be finished then.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        check_rows(&self.schema, batch)?;
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let rows = self.border.take(batch, at);
+            if rows == 0 {
+                self.end_batch()?;
+                continue;
+            }
+            self.memory.at_least(BESIDE_BYTES + MEMORY_FACTOR * self.border.bytes()).map_err(denied)?;
+            self.waiting.push(batch.slice(at, rows));
+            at += rows;
+        }
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    fn end_batch(&mut self) -> Result<(), SinkError> {
+        let batch = match self.waiting.as_slice() {
+            [one] => one.clone(),
+            several => concat_batches(&self.schema, several).map_err(failed)?,
+        };
+        self.waiting.clear();
+        self.border.end();
+        self.writer.write(&batch).map_err(failed)
+    }
+
+    /// Writes the directory, and gives back what was written to and how many rows there are.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(mut self) -> Result<(W, u64), SinkError> {
+        if !self.border.is_empty() {
+            self.end_batch()?;
+        }
+        self.writer.finish().map_err(failed)?;
+        Ok((self.writer.into_inner().map_err(failed)?, self.rows))
+    }
+}
+
+fn denied(denied: crate::sources::MemoryDenied) -> SinkError {
+    SinkError::Memory { what: "a batch", denied }
+}
+
+fn failed(error: ArrowError) -> SinkError {
+    SinkError::Write { format: "arrow", source: error.into() }
+}

@@ -1,0 +1,179 @@
+use std::sync::Arc;
+
+use ::parquet::basic::Compression;
+use arrow_array::{ArrayRef, Date32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use proptest::prelude::*;
+
+use super::*;
+use crate::samples::{MemoryFile, Seeded, Value, batch_of, data_type, plain, row};
+use crate::sources::text::Dialect;
+use crate::sources::{FixedBudget, InputFormat, MemoryBudget, Source, TextOptions};
+
+fn budget(bytes: u64) -> Arc<dyn MemoryBudget> {
+    Arc::new(FixedBudget::new(bytes))
+}
+
+fn write_parquet(batches: &[RecordBatch], options: &ParquetOptions) -> Vec<u8> {
+    let mut sink = ParquetSink::new(Vec::new(), &batches[0].schema(), options, &budget(1 << 30)).unwrap();
+    batches.iter().for_each(|batch| sink.write(batch).unwrap());
+    let (bytes, rows) = sink.finish().unwrap();
+    assert_eq!(rows, batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>());
+    bytes
+}
+
+fn rows_of(source: &Source) -> Vec<Vec<Value>> {
+    let budget = budget(1 << 30);
+    let states = source.states(&budget).unwrap();
+    let mut rows = Vec::new();
+    for split in source.splits().unwrap() {
+        for one in source.read(split.index, states.get(split.index).copied(), None, &budget).unwrap() {
+            let one = one.unwrap().batch;
+            rows.extend((0..one.num_rows()).map(|at| row(&one, at)));
+        }
+    }
+    rows
+}
+
+fn open(bytes: Vec<u8>, format: InputFormat, options: &TextOptions) -> Source {
+    Source::open(MemoryFile::input("t", bytes), format, options, &budget(1 << 30)).unwrap()
+}
+
+/// Columns in plain types that Parquet has.
+fn sample(seed: u64, count: usize) -> RecordBatch {
+    let mut seeded = Seeded(seed);
+    let types = std::iter::repeat_with(|| data_type(&mut seeded, 2)).filter(|of| {
+        let text = format!("{of:?}");
+        let none = ["RunEnd", "Decimal", "Interval", "Binary(0)", "List(0", "Struct([])", ", 0)"];
+        !none.iter().any(|none| text.contains(none)) && *of != DataType::Struct(Default::default())
+    });
+    let types: Vec<_> = types.take(1 + (seed % 4) as usize).collect();
+    plain(&batch_of(&mut seeded, &types, count))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parquet_is_read_as_it_was_written_and_its_bytes_do_not_follow_from_batches(seed in any::<u64>(), count in 1..300_usize) {
+        let batch = sample(seed, count);
+        let options = ParquetOptions { group_rows: 1 + seed % 120, ..ParquetOptions::default() };
+        let bytes = write_parquet(std::slice::from_ref(&batch), &options);
+        let source = open(bytes.clone(), InputFormat::Parquet, &TextOptions::default());
+        let expected: Vec<_> = (0..count).map(|at| row(&batch, at)).collect();
+        prop_assert_eq!(rows_of(&source), expected);
+        let schema = batch.schema();
+        prop_assert_eq!(source.schema().metadata(), schema.metadata());
+        let groups: Vec<_> = source.splits().unwrap().iter().map(|split| split.rows.unwrap()).collect();
+        let last = groups.len() - 1;
+        prop_assert!(groups[..last].iter().all(|rows| *rows == options.group_rows));
+        let middle = count / 2;
+        let again = write_parquet(&[batch.slice(0, middle), batch.slice(middle, count - middle)], &options);
+        let again = open(again, InputFormat::Parquet, &TextOptions::default());
+        let groups_again: Vec<_> = again.splits().unwrap().iter().map(|split| split.rows.unwrap()).collect();
+        prop_assert_eq!((rows_of(&again), groups_again), (rows_of(&source), groups));
+    }
+
+    #[test]
+    fn arrow_is_read_as_it_was_written(seed in any::<u64>(), count in 1..300_usize) {
+        let batch = sample(seed, count);
+        let write = |batches: &[RecordBatch]| {
+            let mut sink = IpcSink::new(Vec::new(), &batch.schema(), &budget(1 << 30)).unwrap();
+            batches.iter().for_each(|batch| sink.write(batch).unwrap());
+            sink.finish().unwrap().0
+        };
+        let expected: Vec<_> = (0..count).map(|at| row(&batch, at)).collect();
+        let source = open(write(std::slice::from_ref(&batch)), InputFormat::Arrow, &TextOptions::default());
+        prop_assert_eq!(rows_of(&source), expected.clone());
+        let middle = count / 2;
+        let again = write(&[batch.slice(0, middle), batch.slice(middle, count - middle)]);
+        prop_assert_eq!(rows_of(&open(again, InputFormat::Arrow, &TextOptions::default())), expected);
+    }
+
+    #[test]
+    fn text_is_read_as_it_was_written(texts in proptest::collection::vec(proptest::option::of("[a,\"\\n\\r é]{0,5}"), 1..30), tabs in any::<bool>()) {
+        let days: Date32Array = (0..texts.len()).map(|at| (at % 3 != 1).then_some(at as i32 * 100_003 % 2_000_000 - 700_000)).collect();
+        let times = (0..texts.len()).map(|at| (at % 5 != 2).then_some((at as i64 * 7_919_000_017) % 4_000_000_000_000_000 - 2_000_000_000_000_000));
+        let times = TimestampMicrosecondArray::from_iter(times).with_timezone("UTC");
+        let columns = [("t", Arc::new(StringArray::from(texts)) as ArrayRef), ("d", Arc::new(days)), ("z", Arc::new(times))];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
+        let dialect = if tabs { Dialect::tsv() } else { Dialect { null: "a".to_owned(), ..Dialect::csv() } };
+        let mut sink = TextSink::new(Vec::new(), &batch.schema(), &dialect).unwrap();
+        sink.write(&batch).unwrap();
+        let (bytes, _) = sink.finish().unwrap();
+        let types = batch.schema().fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect();
+        let source = open(bytes, InputFormat::Csv, &TextOptions { dialect: Some(dialect), types });
+        let expected: Vec<_> = (0..batch.num_rows()).map(|at| row(&batch, at)).collect();
+        prop_assert_eq!(rows_of(&source), expected);
+    }
+}
+
+#[test]
+fn row_groups_have_64_mib_at_most_and_bytes_are_the_same_each_time() {
+    let texts: StringArray = (0..90).map(|at| Some(format!("{at:02}").repeat(1 << 20))).collect();
+    let pairs: Vec<_> = (0..20).map(|at| (format!("key {at}"), format!("value {at}"))).collect();
+    let write = |codec| {
+        let schema =
+            Schema::new(vec![Field::new("t", DataType::Utf8, false)]).with_metadata(pairs.iter().cloned().collect());
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(texts.clone())]).unwrap();
+        let sorted_by = vec![SortedColumn { column: 0, falling: true, nulls_first: false }];
+        write_parquet(&[batch], &ParquetOptions { compression: codec, sorted_by, ..ParquetOptions::default() })
+    };
+    let bytes = write(Compression::SNAPPY);
+    assert!(bytes == write(Compression::SNAPPY), "metadata lies in a map without order");
+    let Source::Parquet(file) = open(bytes, InputFormat::Parquet, &TextOptions::default()) else { panic!() };
+    let rows: Vec<_> = file.splits().unwrap().iter().map(|split| split.rows.unwrap()).collect();
+    assert_eq!(rows, [31, 31, 28]);
+    let sorting = file.metadata().row_group(0).sorting_columns().unwrap();
+    assert_eq!(
+        (sorting.len(), sorting[0].column_idx, sorting[0].descending, sorting[0].nulls_first),
+        (1, 0, true, false)
+    );
+    // The index of pages is there.
+    assert!(file.metadata().row_group(0).column(0).column_index_offset().is_some());
+    assert!(file.metadata().row_group(0).column(0).offset_index_offset().is_some());
+}
+
+#[test]
+fn batches_of_arrow_end_where_rows_say_and_not_where_batches_do() {
+    let ids = Int64Array::from_iter_values(0..200_000);
+    let batch = RecordBatch::try_from_iter([("a", Arc::new(ids) as ArrayRef)]).unwrap();
+    let write = |rows: usize| {
+        let mut sink = IpcSink::new(Vec::new(), &batch.schema(), &budget(1 << 30)).unwrap();
+        (0..200_000).step_by(rows).for_each(|at| sink.write(&batch.slice(at, rows.min(200_000 - at))).unwrap());
+        sink.finish().unwrap()
+    };
+    let (bytes, rows) = write(200_000);
+    assert_eq!(rows, 200_000);
+    assert!(bytes == write(7_000).0);
+    let reader = arrow_ipc::reader::FileReader::try_new(std::io::Cursor::new(bytes), None).unwrap();
+    let batches: Vec<_> = reader.map(|batch| batch.unwrap().num_rows()).collect();
+    assert_eq!(batches, [65_536, 65_536, 65_536, 3_392]);
+}
+
+#[test]
+fn memory_that_is_denied_makes_no_smaller_row_groups() {
+    let batch =
+        RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(0..100_000)) as ArrayRef)]).unwrap();
+    let mut sink = ParquetSink::new(Vec::new(), &batch.schema(), &ParquetOptions::default(), &budget(1 << 20)).unwrap();
+    let error = sink.write(&batch).unwrap_err();
+    assert!(matches!(&error, SinkError::Memory { denied, .. } if denied.wanted > 1 << 20), "{error}");
+}
+
+#[test]
+fn what_text_cannot_hold_is_refused() {
+    let list = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
+    for (data_type, dialect) in [
+        (list, Dialect::csv()),
+        (DataType::Binary, Dialect::csv()),
+        (DataType::Utf8, Dialect { quote: None, ..Dialect::csv() }),
+    ] {
+        let schema = Arc::new(Schema::new(vec![Field::new("a", data_type, true)]));
+        let error = TextSink::new(Vec::new(), &schema, &dialect).err().unwrap();
+        assert!(matches!(&error, SinkError::NoSuchType { .. }), "{error}");
+    }
+    let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Timestamp(TimeUnit::Second, None), true)]));
+    let mut sink = TextSink::new(Vec::new(), &schema, &Dialect::csv()).unwrap();
+    let other = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
+    assert!(matches!(sink.write(&other).unwrap_err(), SinkError::Table(crate::TableError::TypeDiffers { .. })));
+}

@@ -1,0 +1,300 @@
+//! Files of any format, told by their names or by who asks.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use exobus_files::Location;
+
+use super::ipc::IpcFile;
+use super::memory::MemoryBudget;
+use super::parquet::ParquetFile;
+use super::schema_text::NamedTypes;
+use super::text::{self, Dialect, TextFile, TextState};
+use super::{InputFile, SourceBatch, SourceError, Split, check_names};
+
+/// How a file has its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InputFormat {
+    /// Parquet.
+    Parquet,
+    /// Text with commas.
+    Csv,
+    /// Text with tabs.
+    Tsv,
+    /// Arrow IPC, as a file or a stream.
+    Arrow,
+    /// Records of 100 bytes, as those of the sort benchmark, which are no table: `shuffle` reads them.
+    Records,
+}
+
+impl InputFormat {
+    /// What `--input-format` calls them.
+    pub const NAMES: [(&str, Self); 5] = [
+        ("parquet", Self::Parquet),
+        ("csv", Self::Csv),
+        ("tsv", Self::Tsv),
+        ("arrow", Self::Arrow),
+        ("records", Self::Records),
+    ];
+
+    /// The format of a file of that name, by its extension in any case, before `.gz` and `.zst` where text is packed; records where it has none that is known.
+    pub fn of(location: &Location) -> Self {
+        let text = location.to_string().to_lowercase();
+        let name = text.rsplit('/').next().unwrap_or(&text);
+        let unpacked = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(name);
+        let extension = |name: &str| name.rsplit_once('.').map(|(_, extension)| extension.to_owned());
+        match (extension(unpacked).as_deref(), unpacked.len() == name.len()) {
+            (Some("csv"), _) => Self::Csv,
+            (Some("tsv" | "tab"), _) => Self::Tsv,
+            (Some("parquet" | "parq" | "pq"), true) => Self::Parquet,
+            (Some("arrow" | "arrows" | "ipc" | "feather"), true) => Self::Arrow,
+            _ => Self::Records,
+        }
+    }
+}
+
+impl fmt::Display for InputFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for InputFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || Self::NAMES.map(|(name, _)| name).join(", ");
+        let format = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, format)| *format);
+        format.ok_or_else(|| format!("{text} is no format; known are {}", known()))
+    }
+}
+
+/// How text is read; nothing else asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextOptions {
+    /// As it is written; none: as the format has it.
+    pub dialect: Option<Dialect>,
+    /// Types that are said (`--schema`); those of other columns are inferred.
+    pub types: NamedTypes,
+}
+
+/// A file with rows.
+#[derive(Clone)]
+pub enum Source {
+    /// Parquet.
+    Parquet(Arc<ParquetFile>),
+    /// CSV and TSV.
+    Text(TextFile),
+    /// Arrow IPC.
+    Ipc(Arc<IpcFile>),
+}
+
+/// Rows of a split, in the order of the file; none behind an error.
+pub type SourceRows = Box<dyn Iterator<Item = Result<SourceBatch, SourceError>> + Send>;
+
+impl Source {
+    /// Opens files of which each has a format: what all files of text together show of the types of columns is the types of each.
+    ///
+    /// # Errors
+    /// What is wrong with a file; names of columns that cannot be told apart; [`SourceError::OtherFormat`] for records, which have no columns.
+    pub fn open_all(
+        files: Vec<(InputFile, InputFormat)>,
+        options: &TextOptions,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Vec<Self>, SourceError> {
+        let opened = files.into_iter().map(|(file, format)| Self::open_one(file, format, options, budget));
+        let mut sources = opened.collect::<Result<Vec<_>, _>>()?;
+        let texts: Vec<TextFile> = sources.iter().filter_map(Self::text).cloned().collect();
+        if !texts.is_empty() {
+            let types = text::infer(&texts, &options.types, budget)?;
+            let mut typed = texts.into_iter().map(|text| text.with_types(&types));
+            for source in sources.iter_mut().filter(|source| source.text().is_some()) {
+                *source = Self::Text(typed.next().expect("one for each file of text")?);
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Opens a file; see [`open_all`](Self::open_all).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(
+        file: InputFile,
+        format: InputFormat,
+        options: &TextOptions,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SourceError> {
+        let mut one = Self::open_all(vec![(file, format)], options, budget)?;
+        Ok(one.remove(0))
+    }
+
+    fn open_one(
+        file: InputFile,
+        format: InputFormat,
+        options: &TextOptions,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SourceError> {
+        let dialect = |of: Dialect| options.dialect.clone().unwrap_or(of);
+        let source = match format {
+            InputFormat::Parquet => Self::Parquet(Arc::new(ParquetFile::open(file, budget)?)),
+            InputFormat::Csv => Self::Text(TextFile::open(file, &dialect(Dialect::csv()), budget)?),
+            InputFormat::Tsv => Self::Text(TextFile::open(file, &dialect(Dialect::tsv()), budget)?),
+            InputFormat::Arrow => Self::Ipc(Arc::new(IpcFile::open(file, budget)?)),
+            InputFormat::Records => {
+                let what = "it has records, which are no columns; say --input-format if it has a table".to_owned();
+                return Err(SourceError::OtherFormat { file: file.name().clone(), format: "table", what });
+            }
+        };
+        check_names(source.file().name(), source.schema())?;
+        Ok(source)
+    }
+
+    fn text(&self) -> Option<&TextFile> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &InputFile {
+        match self {
+            Self::Parquet(file) => file.file(),
+            Self::Text(file) => file.file(),
+            Self::Ipc(file) => file.file(),
+        }
+    }
+
+    /// Names and plain types of its columns.
+    pub fn schema(&self) -> &SchemaRef {
+        match self {
+            Self::Parquet(file) => file.schema(),
+            Self::Text(file) => file.schema(),
+            Self::Ipc(file) => file.schema(),
+        }
+    }
+
+    /// Its splits: they follow from the file alone.
+    ///
+    /// # Errors
+    /// [`SourceError::Damaged`], where the file says that a split is less than nothing.
+    pub fn splits(&self) -> Result<Vec<Split>, SourceError> {
+        match self {
+            Self::Parquet(file) => file.splits(),
+            Self::Text(file) => Ok(file.splits()),
+            Self::Ipc(file) => Ok(file.splits()),
+        }
+    }
+
+    /// The state in which each split of text begins, which has to be known to read it and takes a look at all of the text; empty for other formats.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn states(&self, budget: &Arc<dyn MemoryBudget>) -> Result<Vec<TextState>, SourceError> {
+        self.text().map_or(Ok(Vec::new()), |text| text.states(budget))
+    }
+
+    /// The rows of a split: those columns of [`schema`](Self::schema), in that order; all where none are said. `state`: of [`states`](Self::states), for text.
+    ///
+    /// # Errors
+    /// Those of reading; each batch may be one, and is the last one then.
+    ///
+    /// # Panics
+    /// There is no such split, or no such column.
+    pub fn read(
+        &self,
+        split: usize,
+        state: Option<TextState>,
+        columns: Option<&[usize]>,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<SourceRows, SourceError> {
+        Ok(match self {
+            Self::Parquet(file) => Box::new(file.read(split, columns, budget)?),
+            Self::Text(file) => {
+                let state = state.map_or_else(|| file.assumed(split), Ok)?;
+                Box::new(file.read(split, state, columns, budget)?)
+            }
+            Self::Ipc(file) => Box::new(file.read(split, columns, budget)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Int64Array, RecordBatch};
+    use exobus_files::LocalFiles;
+
+    use super::super::FixedBudget;
+    use super::*;
+
+    #[test]
+    fn names_say_formats() {
+        for (name, format) in [
+            ("a/part.parquet", InputFormat::Parquet),
+            ("a/B.CSV", InputFormat::Csv),
+            ("b.csv.gz", InputFormat::Csv),
+            ("b.tsv.zst", InputFormat::Tsv),
+            ("b.parquet.gz", InputFormat::Records),
+            ("x.arrow", InputFormat::Arrow),
+            ("x.csv/part-00000", InputFormat::Records),
+            ("part-00000", InputFormat::Records),
+        ] {
+            assert_eq!(InputFormat::of(&Path::new(name).into()), format, "{name}");
+        }
+        for (name, format) in InputFormat::NAMES {
+            assert_eq!((name.parse::<InputFormat>().unwrap(), format.to_string()), (format, name.to_owned()));
+        }
+        assert!("cvs".parse::<InputFormat>().unwrap_err().contains("parquet, csv, tsv, arrow, records"));
+    }
+
+    #[test]
+    fn every_format_gives_the_same_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let ids = Int64Array::from_iter_values(0..1000);
+        let batch = RecordBatch::try_from_iter([("id", Arc::new(ids) as arrow_array::ArrayRef)]).unwrap();
+        let create = |name: &str| std::fs::File::create(folder.path().join(name)).unwrap();
+        let mut parquet = parquet::arrow::ArrowWriter::try_new(create("a.parquet"), batch.schema(), None).unwrap();
+        parquet.write(&batch).unwrap();
+        parquet.close().unwrap();
+        let mut arrow = arrow_ipc::writer::FileWriter::try_new(create("b.arrow"), &batch.schema()).unwrap();
+        arrow.write(&batch).unwrap();
+        arrow.finish().unwrap();
+        let lines: String = (0..1000).map(|id| format!("{id}\n")).collect();
+        std::fs::write(folder.path().join("c.csv"), format!("id\n{lines}")).unwrap();
+
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
+        let files = ["a.parquet", "b.arrow", "c.csv"].map(|name| {
+            let location: Location = folder.path().join(name).as_path().into();
+            (InputFile::open(&LocalFiles, &location).unwrap(), InputFormat::of(&location))
+        });
+        let sources = Source::open_all(files.to_vec(), &TextOptions::default(), &budget).unwrap();
+        for source in &sources {
+            assert_eq!(source.schema().field(0).data_type(), &arrow_schema::DataType::Int64);
+            let states = source.states(&budget).unwrap();
+            let mut next = 0;
+            for split in source.splits().unwrap() {
+                let state = states.get(split.index).copied();
+                for one in source.read(split.index, state, None, &budget).unwrap() {
+                    for id in one.unwrap().batch.column(0).as_primitive::<Int64Type>().values() {
+                        assert_eq!(*id, next);
+                        next += 1;
+                    }
+                }
+            }
+            assert_eq!(next, 1000, "{}", source.file().name());
+            source.file().check().unwrap();
+        }
+        // A file that was changed is not the one that was listed.
+        std::fs::write(folder.path().join("c.csv"), "id\n1\n").unwrap();
+        let error = sources[2].file().check().unwrap_err();
+        assert!(matches!(error, SourceError::File(exobus_files::FileError::Changed { .. })), "{error}");
+    }
+}

@@ -1,0 +1,236 @@
+//! What reading takes of the heap, against what it was granted. The allocator of this test binary counts what the thread of a test takes.
+#![allow(unsafe_code, reason = "an allocator that counts is one")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::builder::{ListBuilder, StringBuilder};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use exobus_files::{LocalFiles, Location};
+use exobus_tables::sinks::{ParquetOptions, ParquetSink};
+use exobus_tables::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use proptest::prelude::*;
+
+/// What reading may have beside what it asked for: names, schemas, states of decoders.
+const UNASKED_MAX: i64 = 768 << 10;
+
+thread_local! {
+    static COUNTS: Cell<bool> = const { Cell::new(false) };
+    static LIVE: Cell<i64> = const { Cell::new(0) };
+    static GRANTED: Cell<i64> = const { Cell::new(0) };
+    /// Most bytes that were taken and not granted at any time.
+    static UNASKED: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+impl Counting {
+    fn count(bytes: i64) {
+        // While a thread ends there is nothing to count with.
+        let _ = COUNTS.try_with(|counts| {
+            if counts.get() {
+                LIVE.set(LIVE.get() + bytes);
+                UNASKED.set(UNASKED.get().max(LIVE.get() - GRANTED.get()));
+            }
+        });
+    }
+}
+
+// SAFETY: all is done by the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Self::count(-(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Self::count(size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Counts from here on.
+fn begin() {
+    // Who prints where a decoder gave up takes memory for that, which is not reading.
+    std::panic::set_hook(Box::new(|_| ()));
+    LIVE.set(0);
+    GRANTED.set(0);
+    UNASKED.set(0);
+    COUNTS.set(true);
+}
+
+/// Grants up to so many bytes to this thread.
+struct OfThisThread(i64);
+
+impl MemoryBudget for OfThisThread {
+    fn take(&self, bytes: u64) -> Result<(), MemoryDenied> {
+        let after = i64::try_from(bytes).ok().and_then(|bytes| GRANTED.get().checked_add(bytes));
+        let after = after.filter(|after| *after <= self.0).ok_or(MemoryDenied { wanted: bytes })?;
+        GRANTED.set(after);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        GRANTED.set(GRANTED.get() - bytes as i64);
+    }
+}
+
+/// Reads all rows of a file; most bytes that were taken and not granted meanwhile.
+fn unasked(path: &Path, bytes_max: i64) -> (Result<usize, SourceError>, i64) {
+    let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(bytes_max));
+    let location: Location = path.into();
+    let file = InputFile::open(&LocalFiles, &location).unwrap();
+    begin();
+    let read = || {
+        let source = Source::open(file, InputFormat::of(&location), &TextOptions::default(), &budget)?;
+        let states = source.states(&budget)?;
+        let mut rows = 0;
+        for split in source.splits()? {
+            for one in source.read(split.index, states.get(split.index).copied(), None, &budget)? {
+                rows += one?.batch.num_rows();
+            }
+        }
+        Ok(rows)
+    };
+    let rows = read();
+    COUNTS.set(false);
+    let _ = std::panic::take_hook();
+    assert_eq!(GRANTED.get(), 0);
+    (rows, UNASKED.get())
+}
+
+/// Numbers, texts, and lists of texts.
+fn table(rows: usize) -> RecordBatch {
+    let ids = Int64Array::from_iter_values((0..rows as i64).map(|id| id * 7919 % 100_003));
+    let names: StringArray = (0..rows).map(|at| (at % 5 != 1).then(|| "name ".repeat(at % 40))).collect();
+    let mut tags = ListBuilder::new(StringBuilder::new());
+    for at in 0..rows {
+        (0..at % 6).for_each(|tag| tags.values().append_value(format!("a tag of number {tag}")));
+        tags.append(at % 11 != 3);
+    }
+    let columns = [("id", Arc::new(ids) as ArrayRef), ("name", Arc::new(names)), ("tags", Arc::new(tags.finish()))];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
+}
+
+fn write_parquet(path: &Path, rows: usize, way: usize) -> Vec<u8> {
+    let codec = [Compression::SNAPPY, Compression::ZSTD(Default::default()), Compression::UNCOMPRESSED][way % 3];
+    let version = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0][way / 3 % 2];
+    let properties =
+        WriterProperties::builder().set_compression(codec).set_writer_version(version).set_dictionary_enabled(way < 6);
+    let batch = table(rows);
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    std::fs::write(path, &bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn what_reading_takes_was_granted() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |path: &Path, rows: usize| {
+        let (read, unasked) = unasked(path, 1 << 30);
+        assert_eq!(read.unwrap(), rows, "{}", path.display());
+        assert!(unasked <= UNASKED_MAX, "{unasked} bytes of {} were not granted", path.display());
+    };
+    for way in 0..12 {
+        let path = folder.path().join(format!("{way}.parquet"));
+        write_parquet(&path, 120_000, way);
+        check(&path, 120_000);
+    }
+    let path = folder.path().join("t.arrow");
+    let batch = table(120_000);
+    let mut writer =
+        arrow_ipc::writer::FileWriter::try_new(std::fs::File::create(&path).unwrap(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    check(&path, 120_000);
+    let mut text = "id,name\n".to_owned();
+    (0..200_000).for_each(|at| writeln!(text, "{at},\"{}\"", "some, name ".repeat(at % 13)).unwrap());
+    let path = folder.path().join("t.csv");
+    std::fs::write(&path, &text).unwrap();
+    check(&path, 200_000);
+    let path = folder.path().join("t.csv.gz");
+    let mut gzip = flate2::write::GzEncoder::new(std::fs::File::create(&path).unwrap(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    gzip.finish().unwrap();
+    check(&path, 200_000);
+    let path = folder.path().join("t.csv.zst");
+    std::fs::write(&path, zstd::bulk::compress(text.as_bytes(), 1).unwrap()).unwrap();
+    check(&path, 200_000);
+}
+
+#[test]
+fn what_writing_takes_was_granted() {
+    let batch = table(120_000);
+    for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(Default::default())] {
+        let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
+        begin();
+        let options = ParquetOptions { compression: codec, ..ParquetOptions::default() };
+        let mut sink = ParquetSink::new(std::io::sink(), &batch.schema(), &options, &budget).unwrap();
+        for at in (0..batch.num_rows()).step_by(10_000) {
+            sink.write(&batch.slice(at, 10_000)).unwrap();
+        }
+        sink.finish().unwrap();
+        COUNTS.set(false);
+        let _ = std::panic::take_hook();
+        assert_eq!(GRANTED.get(), 0);
+        assert!(UNASKED.get() <= UNASKED_MAX, "{} bytes were not granted", UNASKED.get());
+    }
+}
+
+#[test]
+fn the_allocator_counts() {
+    begin();
+    let taken = std::hint::black_box(vec![1_u8; 2 << 20]);
+    COUNTS.set(false);
+    let _ = std::panic::take_hook();
+    assert!(UNASKED.get() >= 2 << 20 && taken.len() == 2 << 20);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_file_takes_no_more_than_it_was_granted(seed in any::<u64>(), way in 0..12_usize, flips in 1..4_usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let mut bytes = write_parquet(&path, 300, way);
+        let mut random = seed;
+        for _ in 0..flips {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // One in two in the footer, which says how much there is of all.
+            let footer = bytes.len() / 2;
+            let at = (random >> 20) as usize % footer + if random >> 63 == 0 { 0 } else { bytes.len() - footer };
+            bytes[at] ^= 1 << (random >> 17 & 7);
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let (read, unasked) = unasked(&path, 32 << 20);
+        prop_assert!(unasked <= UNASKED_MAX, "{} bytes were not granted; {:?}", unasked, read.map_err(|error| error.to_string()));
+    }
+}
