@@ -24,4 +24,5 @@ mod resume;
 mod shipped;
 mod sort;
 mod support;
+mod tables;
 mod tokens;

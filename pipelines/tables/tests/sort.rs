@@ -232,7 +232,7 @@ async fn files_of_several_formats_are_one_table_by_the_names_of_their_columns() 
         let (user, ts) = key_of(*number);
         (user.is_none(), user, -ts)
     });
-    let mut numbers = Vec::new();
+    let mut numbers: Vec<i64> = Vec::new();
     let mut notes = 0;
     for part in 0..5 {
         let bytes = fs::read(table.path(&format!("out/part-0000{part}.parquet"))).unwrap();

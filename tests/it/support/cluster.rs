@@ -41,8 +41,14 @@ impl Cluster {
 
     pub fn sort(&self, strategy: &str, happening: impl FnMut(&Events, Pid)) -> (Run, Events) {
         let (input, output) = (self.scratch.text("in"), self.scratch.text("out"));
-        let mut command = command(&["sort", &input, "--output", &output, "--cluster", &self.url, "--json"]);
-        command.args(["--strategy", strategy, "--partitions", "12"]);
+        let args = ["sort", &input, "--output", &output, "--json", "--strategy", strategy, "--partitions", "12"];
+        self.run(&args, happening)
+    }
+
+    /// Has the cluster run a job.
+    pub fn run(&self, args: &[&str], happening: impl FnMut(&Events, Pid)) -> (Run, Events) {
+        let mut command = command(args);
+        command.args(["--cluster", &self.url]);
         watched(&self.scratch, command, happening)
     }
 

@@ -13,7 +13,7 @@ use serde_bytes::ByteBuf;
 use super::budget::{TaskBudget, of_table};
 use crate::block::Layout;
 use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
-use crate::sources::text::TextState;
+use crate::sources::text::{INFERRED_FILES, TextState};
 use crate::sources::{InputFile, InputFormat, NamedTypes, Source, TextOptions, parse_schema, print_schema};
 
 /// What a task that looks at footers is granted to begin with, bytes.
@@ -104,39 +104,58 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         listed.push((location.to_path_buf(), status));
         context.check_cancelled()
     })?;
-    let mut opened = Vec::with_capacity(listed.len());
-    for (path, status) in &listed {
+    let types = types_of_text(&listed, &params.reading, &budget)?;
+    let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
+    let reading = Reading { schema, format: params.reading.format };
+    let (mut unified, mut files) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()));
+    for (path, status) in listed {
         context.check_cancelled()?;
-        let location = Location::from(path);
-        let file = InputFile::new(location.open(Access::Cached)?, *status).map_err(|error| budget.of_source(error))?;
-        opened.push((file, params.reading.format(&location)?));
-    }
-    let options = TextOptions { dialect: None, types: params.reading.types()? };
-    let sources = Source::open_all(opened, &options, &budget.shared()).map_err(|error| budget.of_source(error))?;
-    let (mut unified, mut files, mut types) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()), Vec::new());
-    for ((path, status), source) in listed.into_iter().zip(&sources) {
-        context.check_cancelled()?;
-        let (name, schema) = (source.file().name().to_string(), source.schema());
+        let mut file = DescribedFile { path, status, splits: Vec::new() };
+        // One at a time: there may be more of them than a process may have open.
+        let source = open(&file, &reading, &budget)?;
+        file.splits = splits(&source, &budget)?;
+        let (name, schema) = (source.file().name(), source.schema());
         match &mut unified {
-            None => unified = Some(UnifiedSchema::new(&name, schema).map_err(of_table)?),
-            Some(unified) => unified.add(&name, schema).map_err(of_table)?,
+            None => unified = Some(UnifiedSchema::new(name, schema).map_err(of_table)?),
+            Some(unified) => unified.add(name, schema).map_err(of_table)?,
         }
-        if matches!(source, Source::Text(_)) {
-            for field in schema.fields() {
-                if types.iter().all(|(name, _)| name != field.name()) {
-                    types.push((field.name().clone(), field.data_type().clone()));
-                }
-            }
-        }
-        files.push(DescribedFile { splits: splits(source, &budget)?, path, status });
+        files.push(file);
     }
     let unified = unified.ok_or_else(|| TaskError::request("there is no file"))?;
     let schema = stored_schema(FileTypes::Parquet, &unified.schema()).map_err(of_table)?;
     KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
     let layout = Layout::new(&with_places(&schema)?).map_err(of_table)?;
-    let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
-    let reading = Reading { schema, ..params.reading };
     Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading })
+}
+
+/// Types of the columns of text: what is said, and of others what files at even distances show together.
+fn types_of_text(
+    listed: &[(PathBuf, FileStatus)],
+    reading: &Reading,
+    budget: &Arc<TaskBudget>,
+) -> Result<NamedTypes, TaskError> {
+    let mut text = Vec::new();
+    for file in listed {
+        let format = reading.format(&Location::from(&file.0))?;
+        if matches!(format, InputFormat::Csv | InputFormat::Tsv) {
+            text.push((file, format));
+        }
+    }
+    let count = text.len().min(INFERRED_FILES);
+    let mut looked_at = Vec::with_capacity(count);
+    for ((path, status), format) in (0..count).map(|at| text[at * text.len() / count]) {
+        let file = Location::from(path).open(Access::Cached)?;
+        looked_at.push((InputFile::new(file, *status).map_err(|error| budget.of_source(error))?, format));
+    }
+    let options = TextOptions { dialect: None, types: reading.types()? };
+    let sources = Source::open_all(looked_at, &options, &budget.shared()).map_err(|error| budget.of_source(error))?;
+    let mut types = options.types;
+    for field in sources.iter().flat_map(|source| source.schema().fields()) {
+        if types.iter().all(|(name, _)| name != field.name()) {
+            types.push((field.name().clone(), field.data_type().clone()));
+        }
+    }
+    Ok(types)
 }
 
 /// How a file is cut.

@@ -26,12 +26,16 @@ use crate::jobs::ordered::{Ordered, places};
 use crate::semantics::Nulls;
 use crate::semantics::{KeyColumn, KeyEncoder, conformed};
 use crate::sinks::{Compression, GROUP_ROWS, ParquetOptions, ParquetSink, SinkError, SortedColumn};
+use crate::sources::Reservation;
 use crate::{RowHasher, TableError};
 
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
 const ROWS_AT_ONCE: usize = 8192;
 /// Bytes of the largest message of a part, and of the largest row.
 pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
+
+/// What a row takes while it is mapped, besides its values and what puts it in order: its place and its hash.
+const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>()) as u64;
 
 /// What all tasks know of the table: their first argument.
 struct Table {
@@ -157,7 +161,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let table = Table::of(context, &params.key)?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&table.encoder, &budget), Vec::new(), Vec::new());
-    let mut read_bytes = 0;
+    let (mut read_bytes, mut memory) = (0, Reservation::none(&budget.shared()));
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
         let file = open(&piece.file, &params.reading, &budget)?;
@@ -167,6 +171,9 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
             for batch in batches.map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
                 let batch = batch.map_err(|error| budget.of_source(error))?;
+                // Its places and hashes.
+                let more = memory.bytes() + PLACED_BYTES * batch.batch.num_rows() as u64;
+                memory.resize(more).map_err(|denied| budget.of_rows(denied))?;
                 let placed = table.placed(&batch.batch, first + batch.first_row)?;
                 let mut of_batch = Vec::new();
                 table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
