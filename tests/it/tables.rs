@@ -12,7 +12,7 @@ use support::{
 };
 
 /// Rows of the files of [`write_table`].
-const ROWS: u64 = 120_000;
+const ROWS: u64 = 300_000;
 const KEY: &str = "city,ts:desc";
 
 /// Three files of text with columns in other orders, cities in quotes, some of which are missing, and times that occur many times.
@@ -57,7 +57,7 @@ fn the_files_of_a_sorted_table_are_the_same_whatever_the_memory_the_executors_an
     write_table(&scratch.path("table"));
     let first = sorted(&scratch, "first", &[]);
     assert_eq!(first.len(), 12);
-    let other = sorted(&scratch, "other", &["--memory", "96MiB", "--executors", "1", "--strategy", "two_stage"]);
+    let other = sorted(&scratch, "other", &["--memory", "128MiB", "--executors", "4", "--strategy", "two_stage"]);
     assert!(first == other);
     // Sorted again it is what it was.
     let (input, output) = (scratch.text("first"), scratch.text("again"));

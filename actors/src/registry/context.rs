@@ -414,6 +414,14 @@ impl<'a> TaskContext<'a> {
         }
     }
 
+    /// All memory beside the store that was granted before the task started and has not been taken: what it said that it needs, and more where an attempt
+    /// before was denied some. It may be nothing; it grows as what [`outside`](Self::outside) gives.
+    pub fn outside_granted(&mut self) -> Outside {
+        let ContextParts { memory, store, account, clock, .. } = &mut self.parts;
+        let granted = memory.outside.take().unwrap_or_else(|| store.no_grant());
+        Outside::counted(granted, account, clock)
+    }
+
     /// Memory to put rows together in that go on from one chunk of a stream to the next: a window for each reader of all
     /// streamed arguments, as many bytes each and at least 4096, granted with them. Taken once.
     pub fn windows(&mut self) -> Vec<Scratch> {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::Array as _;
 use arrow_array::builder::{Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -107,6 +108,17 @@ impl Table {
 
     /// Numbers of the rows in the order of the files of a folder, and the bytes of these.
     fn written(&self, output: &str) -> (Vec<i64>, Vec<(String, Vec<u8>)>) {
+        let (numbers, files) = self.read(output, |name, batch, numbers| {
+            // Rows are what they were in all their columns.
+            for (at, number) in numbers.iter().enumerate() {
+                assert_eq!(batch.slice(at, 1).columns(), rows(*number..number + 1).columns(), "{name}");
+            }
+        });
+        (numbers, files)
+    }
+
+    /// The same, with a look at each batch.
+    fn read(&self, output: &str, look: impl Fn(&str, &RecordBatch, &[i64])) -> (Vec<i64>, Vec<(String, Vec<u8>)>) {
         let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(self.path(output))
             .unwrap()
             .map(|entry| entry.unwrap())
@@ -120,10 +132,7 @@ impl Table {
             for batch in reader.build().unwrap() {
                 let batch = batch.unwrap();
                 let of_batch = batch["number"].as_primitive::<Int64Type>().values().to_vec();
-                // Rows are what they were in all their columns.
-                for (at, number) in of_batch.iter().enumerate() {
-                    assert_eq!(batch.slice(at, 1).columns(), rows(*number..number + 1).columns(), "{name}");
-                }
+                look(name, &batch, &of_batch);
                 numbers.extend(of_batch);
             }
         }
@@ -135,32 +144,45 @@ fn by_user_and_time() -> Vec<KeyColumn> {
     vec![KeyColumn::rising("user"), KeyColumn { descending: true, ..KeyColumn::rising("ts") }]
 }
 
-#[tokio::test]
-async fn the_same_files_whatever_the_strategy_the_memory_and_the_executors_are() {
-    let table = Table::new(60_000);
-    let mut expected: Vec<i64> = (0..table.rows).collect();
-    expected.sort_by_key(|number| {
+/// The numbers of rows from 0 on in the order of [`by_user_and_time`].
+fn in_order(rows: i64) -> Vec<i64> {
+    let mut numbers: Vec<i64> = (0..rows).collect();
+    numbers.sort_by_key(|number| {
         let (user, ts) = key_of(*number);
         (user.is_none(), user, -ts)
     });
-    let mut first = None;
+    numbers
+}
+
+#[tokio::test]
+async fn the_same_files_whatever_the_strategy_the_memory_and_the_executors_are() {
+    let table = Table::new(120_000);
+    let expected = in_order(table.rows);
+    let (mut first, mut maps) = (None, std::collections::BTreeSet::new());
     let strategies = Strategy::ALL.map(Some);
-    let runs = strategies.iter().map(|strategy| (*strategy, 2, 128 * MIB));
+    let runs = strategies.iter().map(|strategy| (*strategy, 4, 64 * MIB));
     for (strategy, executors, memory) in runs.chain([(None, 1, 96 * MIB), (None, 2, 512 * MIB)]) {
         let output = format!("{strategy:?}-{executors}-{memory}");
         let params = SortTable { strategy, ..table.params(&output, &by_user_and_time()) };
         let report = table.sort((executors, memory), params).await.unwrap();
-        assert_eq!((report.rows, report.files), (60_000, 5), "{output}");
+        assert_eq!((report.rows, report.files), (120_000, 5), "{output}");
         assert_eq!(report.row_hash_in, report.row_hash_out);
-        let (numbers, files) = table.written(&output);
-        assert!(numbers == expected, "{output}: rows of one key are in the order of the input");
-        assert_eq!(files.len(), 5);
-        assert!(files.iter().all(|(_, bytes)| bytes.len() > 10_000), "cuts are about even");
+        maps.insert(report.maps);
         match &first {
-            None => first = Some(files),
-            Some(first) => assert!(*first == files, "{output}: the files are others"),
+            None => {
+                let (numbers, files) = table.written(&output);
+                assert!(numbers == expected, "{output}: rows of one key are in the order of the input");
+                assert_eq!(files.len(), 5);
+                assert!(files.iter().all(|(_, bytes)| bytes.len() > 10_000), "cuts are about even");
+                first = Some(files);
+            }
+            Some(first) => {
+                let (_, files) = table.read(&output, |_, _, _| ());
+                assert!(*first == files, "{output}: the files are others");
+            }
         }
     }
+    assert!(maps.len() >= 3 && maps.last().is_some_and(|most| *most >= 5), "rows came to maps otherwise: {maps:?}");
 }
 
 #[tokio::test]
@@ -203,6 +225,42 @@ async fn more_data_than_memory_is_sorted_within_it() {
     let params = SortTable { files: Some(12), ..table.params("out", &by_user_and_time()) };
     let report = table.sort((2, 64 * MIB), params).await.unwrap();
     assert_eq!((report.rows, report.files), (900_000, 12));
+    assert!(report.maps >= 8, "{report:?}");
+    let (numbers, _) = table.read("out", |_, _, _| ());
+    assert!(numbers == in_order(table.rows));
+}
+
+#[tokio::test]
+async fn a_table_that_is_in_order_already_is_divided_evenly() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table { rows: 60_000, folder };
+    fs::create_dir(table.path("in")).unwrap();
+    write(&table.path("in/a.parquet"), 0..table.rows, 300);
+    let params = SortTable { files: Some(20), ..table.params("out", &[KeyColumn::rising("number")]) };
+    table.sort((2, 128 * MIB), params).await.unwrap();
+    let (numbers, files) = table.read("out", |_, _, _| ());
+    assert!(numbers.into_iter().eq(0..table.rows));
+    let sizes: Vec<usize> = files.iter().map(|(_, bytes)| bytes.len()).collect();
+    let mean = sizes.iter().sum::<usize>() / sizes.len();
+    assert!(sizes.len() == 20 && sizes.iter().all(|size| *size < 2 * mean), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn text_whose_files_have_other_columns_or_none_is_one_table() {
+    let table = Table { rows: 4, folder: tempfile::tempdir().unwrap() };
+    fs::create_dir(table.path("in")).unwrap();
+    fs::write(table.path("in/a.csv"), "number,city\n3,rome\n1,oslo\n").unwrap();
+    fs::write(table.path("in/b.csv"), "price,number\n1.5,2\n,4\n").unwrap();
+    fs::write(table.path("in/c.csv"), "").unwrap();
+    let params = SortTable { files: Some(1), ..table.params("out", &[KeyColumn::rising("number")]) };
+    let report = table.sort((1, 256 * MIB), params).await.unwrap();
+    assert_eq!(report.rows, 4);
+    let (numbers, _) = table.read("out", |_, batch, _| {
+        let cities: Vec<Option<&str>> = batch["city"].as_string::<i32>().iter().collect();
+        assert_eq!(cities, [Some("oslo"), None, Some("rome"), None]);
+        assert_eq!(batch["price"].null_count(), 3);
+    });
+    assert_eq!(numbers, [1, 2, 3, 4]);
 }
 
 /// Rows as text has them, with a column that is not in the other files, and numbers in another order.
@@ -227,11 +285,7 @@ async fn files_of_several_formats_are_one_table_by_the_names_of_their_columns() 
     write_text(&table.path("in/f.csv"), 4_000..6_000);
     let report = table.sort((2, 128 * MIB), table.params("out", &by_user_and_time())).await.unwrap();
     assert_eq!(report.rows, 6_000);
-    let mut expected: Vec<i64> = (0..6_000).collect();
-    expected.sort_by_key(|number| {
-        let (user, ts) = key_of(*number);
-        (user.is_none(), user, -ts)
-    });
+    let expected = in_order(6_000);
     let mut numbers: Vec<i64> = Vec::new();
     let mut notes = 0;
     for part in 0..5 {

@@ -10,7 +10,7 @@ use crate::TableError;
 use crate::sinks::SinkError;
 use crate::sources::{MemoryBudget, MemoryDenied, SourceError};
 
-/// Bytes by which a task asks for more.
+/// A task asks for so many bytes more at least, and for a quarter of what it has: who is denied begins again, and not once for each few bytes.
 const STEP: u64 = 4 << 20;
 
 /// What a task was granted beside the store, handed out to what decodes and writes there. What was given back stays with the task until its end.
@@ -24,9 +24,9 @@ struct State {
 }
 
 impl TaskBudget {
-    /// Of so many bytes to begin with: those of [`TaskOptions::outside_bytes`](exobus_actors::task::TaskOptions).
-    pub(super) fn new(context: &mut TaskContext<'_>, bytes: u64) -> Result<Arc<Self>, TaskError> {
-        Ok(Arc::new(Self(Mutex::new(State { used: 0, granted: context.outside(bytes)?, denied: None }))))
+    /// Of what the task was granted before it started.
+    pub(super) fn new(context: &mut TaskContext<'_>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State { used: 0, granted: context.outside_granted(), denied: None })))
     }
 
     /// As what decoders and writers take.
@@ -83,8 +83,10 @@ impl MemoryBudget for TaskBudget {
         let denied = MemoryDenied { wanted: bytes };
         let used = state.used.checked_add(bytes).ok_or(denied)?;
         if used > state.granted.bytes() {
-            let more = used.checked_next_multiple_of(STEP).ok_or(denied)?;
-            if let Err(error) = state.granted.resize(more) {
+            let more = used.saturating_add((used / 4).max(STEP));
+            // What would do is asked for where there is not as much.
+            let resized = state.granted.resize(more).or_else(|_| state.granted.resize(used));
+            if let Err(error) = resized {
                 state.denied = Some(error);
                 return Err(denied);
             }

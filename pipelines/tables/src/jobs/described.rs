@@ -7,19 +7,27 @@ use arrow_schema::Schema;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_files::{Access, FileStatus, Location};
+use parquet::basic::Type;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::budget::{TaskBudget, of_table};
 use crate::block::Layout;
 use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
-use crate::sources::text::{INFERRED_FILES, TextState};
+use crate::sources::text::{INFERRED_FILES, Packing, TextState};
 use crate::sources::{InputFile, InputFormat, NamedTypes, Source, TextOptions, parse_schema, print_schema};
 
 /// What a task that looks at footers is granted to begin with, bytes.
 pub(super) const LOOK_BYTES: u64 = 4 << 20;
+/// Packed text is taken to be so many times as large.
+const PACKED: u64 = 8;
+/// Rows and bytes that no split has: footers say what they like, and sums of many must fit.
+const SPLIT_MAX: (u64, u64) = (u32::MAX as u64, 1 << 44);
 /// Bytes of a row, where nobody says how many rows there are.
 const UNKNOWN_ROW_BYTES: u64 = 50;
+/// What a row takes while it is put in order: its key, where it is, its place and its hash.
+pub(super) const ROW_BYTES: u64 = 112;
 /// The column of places, which rows have on their way: no table may have one of this name.
 pub(super) const PLACE: &str = "exobus.place";
 
@@ -89,12 +97,22 @@ impl DescribedSplit {
     pub(super) fn rows_about(&self) -> u64 {
         self.rows.unwrap_or(self.value_bytes / UNKNOWN_ROW_BYTES)
     }
+
+    /// What a map of it takes beside the store: its values, decoded, and what puts its rows in order.
+    pub(super) fn outside_bytes(&self) -> u64 {
+        self.value_bytes * 3 / 2 + self.rows_about() * ROW_BYTES
+    }
+
+    /// What a map of it has in memory in all, with the object that it makes.
+    pub(super) fn map_bytes(&self) -> u64 {
+        self.outside_bytes() + self.value_bytes
+    }
 }
 
 /// Looks at the footers of all files, and refuses what cannot be one table, or has no such key.
 #[task(name = "table.describe")]
 pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) -> Result<Described, TaskError> {
-    let budget = TaskBudget::new(context, LOOK_BYTES)?;
+    let budget = TaskBudget::new(context);
     let mut listed = Vec::new();
     let check = |location: &Location| match location.as_path() {
         Some(path) => context.check_path(path),
@@ -147,7 +165,7 @@ fn types_of_text(
         let file = Location::from(path).open(Access::Cached)?;
         looked_at.push((InputFile::new(file, *status).map_err(|error| budget.of_source(error))?, format));
     }
-    let options = TextOptions { dialect: None, types: reading.types()? };
+    let options = TextOptions { dialect: None, types: reading.types()?, are_all: false };
     let sources = Source::open_all(looked_at, &options, &budget.shared()).map_err(|error| budget.of_source(error))?;
     let mut types = options.types;
     for field in sources.iter().flat_map(|source| source.schema().fields()) {
@@ -164,21 +182,48 @@ fn splits(source: &Source, budget: &Arc<TaskBudget>) -> Result<Vec<DescribedSpli
     let splits = source.splits().map_err(|error| budget.of_source(error))?;
     let split = |split: crate::sources::Split| {
         let value_bytes = match source {
-            Source::Parquet(file) => {
-                u64::try_from(file.metadata().row_group(split.index).total_byte_size()).unwrap_or(0)
-            }
-            Source::Text(_) | Source::Ipc(_) => split.bytes,
+            Source::Parquet(file) => bytes_of_group(file.metadata().row_group(split.index)),
+            // Small numbers take more room than their text.
+            Source::Text(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
+            Source::Text(_) => split.bytes.saturating_mul(PACKED),
+            Source::Ipc(_) => split.bytes,
         };
-        DescribedSplit { value_bytes, rows: split.rows, state: states.get(split.index).copied() }
+        let (rows_max, bytes_max) = SPLIT_MAX;
+        if value_bytes > bytes_max || split.rows.is_some_and(|rows| rows > rows_max) {
+            let (file, what) = (source.file().name(), "it says that it has more rows or bytes than any file has");
+            return Err(TaskError::data(format!("{file}, row group {}: {what}", split.index)));
+        }
+        Ok(DescribedSplit { value_bytes, rows: split.rows, state: states.get(split.index).copied() })
     };
-    Ok(splits.into_iter().map(split).collect())
+    splits.into_iter().map(split).collect()
+}
+
+/// Bytes that the values of a row group have in memory: sizes in the file are of dictionaries and runs.
+fn bytes_of_group(group: &RowGroupMetaData) -> u64 {
+    let size = |figure: i64| u64::try_from(figure).unwrap_or(u64::MAX);
+    let of_column = |column: &ColumnChunkMetaData| {
+        let values = size(column.num_values());
+        let width = match column.column_type() {
+            Type::BOOLEAN => 1,
+            Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 12,
+            Type::FIXED_LEN_BYTE_ARRAY => size(column.column_descr().type_length().into()),
+            Type::BYTE_ARRAY => {
+                let said = column.unencoded_byte_array_data_bytes().map(size);
+                return said.unwrap_or(size(column.uncompressed_size())).saturating_add(values.saturating_mul(16));
+            }
+        };
+        values.saturating_mul(width)
+    };
+    group.columns().iter().map(of_column).fold(0, u64::saturating_add).max(size(group.total_byte_size()))
 }
 
 /// Opens a file of the table, as it was listed.
 pub(super) fn open(file: &DescribedFile, reading: &Reading, budget: &Arc<TaskBudget>) -> Result<Source, TaskError> {
     let location = Location::from(&file.path);
     let input = InputFile::new(location.open(Access::Cached)?, file.status).map_err(|error| budget.of_source(error))?;
-    let options = TextOptions { dialect: None, types: reading.types()? };
+    let options = TextOptions { dialect: None, types: reading.types()?, are_all: true };
     let source = Source::open(input, reading.format(&location)?, &options, &budget.shared());
     source.map_err(|error| budget.of_source(error))
 }

@@ -22,7 +22,9 @@ struct Entry {
 }
 
 /// What an entry takes, with what the sort of it takes.
-const ENTRY_BYTES: u64 = (size_of::<Entry>() + size_of::<Entry>() / 2) as u64;
+const ENTRY_BYTES: u64 = 2 * size_of::<Entry>() as u64;
+/// What a batch takes besides its rows, for each of its columns.
+const COLUMN_BYTES: u64 = 256;
 
 /// Rows of batches whose last column says where in the input each row is. In order, they are in the order of their keys, rows of one key as in the input: the same on
 /// any node, whatever rows came first.
@@ -52,7 +54,8 @@ impl<'a> Ordered<'a> {
     /// Adds a batch.
     pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), TaskError> {
         let rows = batch.num_rows();
-        let bytes = self.encoder.bytes(&batch).map_err(of_table)? + rows as u64 * ENTRY_BYTES;
+        let columns = batch.num_columns() as u64 * COLUMN_BYTES;
+        let bytes = self.encoder.bytes(&batch).map_err(of_table)? + rows as u64 * ENTRY_BYTES + columns;
         self.memory.resize(self.memory.bytes() + bytes).map_err(|denied| self.budget.of_rows(denied))?;
         let keys = self.encoder.encode(&batch).map_err(of_table)?;
         let number = self.batches.len() as u32;
@@ -68,6 +71,11 @@ impl<'a> Ordered<'a> {
     /// Puts them in order.
     pub(super) fn sort(&mut self) {
         let (keys, places) = (&self.keys, &self.places);
+        self.entries = Vec::with_capacity(keys.iter().map(KeyRows::len).sum());
+        for (batch, keys) in (0..).zip(keys) {
+            let entry = |row| Entry { prefix: prefix(keys.get(row)), pick: Pick { batch, row: row as u32 } };
+            self.entries.extend((0..keys.len()).map(entry));
+        }
         let key = |pick: Pick| keys[pick.batch as usize].get(pick.row as usize);
         let place = |pick: Pick| places[pick.batch as usize].value(pick.row as usize);
         // What comes in runs is merged: this sort finds them.

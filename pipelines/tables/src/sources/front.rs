@@ -79,6 +79,8 @@ pub struct TextOptions {
     pub dialect: Option<Dialect>,
     /// Types that are said (`--schema`); those of other columns are inferred.
     pub types: NamedTypes,
+    /// Whether these are the types of all columns of a table of which the files are some: nothing is inferred, and a file may lack columns.
+    pub are_all: bool,
 }
 
 /// A file with rows.
@@ -109,7 +111,10 @@ impl Source {
         let mut sources = opened.collect::<Result<Vec<_>, _>>()?;
         let texts: Vec<TextFile> = sources.iter().filter_map(Self::text).cloned().collect();
         if !texts.is_empty() {
-            let types = text::infer(&texts, &options.types, budget)?;
+            let types = match options.are_all {
+                true => options.types.clone(),
+                false => text::infer(&texts, &options.types, budget)?,
+            };
             let mut typed = texts.into_iter().map(|text| text.with_types(&types));
             for source in sources.iter_mut().filter(|source| source.text().is_some()) {
                 *source = Self::Text(typed.next().expect("one for each file of text")?);

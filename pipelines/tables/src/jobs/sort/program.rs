@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::{JobId, RowHash};
+use exobus_actors::node::memory::SET_ASIDE_BYTES;
 use exobus_actors::program;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_files::{Schema, part_name};
@@ -17,30 +18,32 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::tasks::{
-    MESSAGE_BYTES, MapParams, MergeParams, Piece, ReduceParams, Reduced, SampleParams, Writing, map, merge, reduce,
-    sample,
+    MESSAGE_BYTES, MapParams, MergeParams, Piece, ReduceParams, Reduced, SampleParams, TableKey, Writing, map, merge,
+    reduce, sample,
 };
-use crate::jobs::described::{DescribeParams, Described, DescribedFile, LOOK_BYTES, Reading, describe};
+use crate::jobs::described::{
+    DescribeParams, Described, DescribedFile, DescribedSplit, LOOK_BYTES, ROW_BYTES, Reading, describe,
+};
 use crate::semantics::KeyColumn;
 use crate::sinks::GROUP_BYTES;
+use crate::sources::BATCH_ROWS_MAX;
 
 /// Bytes of the values of a file, about, unless the user says how many files there shall be.
 const FILE_BYTES: u64 = 64 << 20;
-/// Splits that keys are sampled from, at most: those at even distances.
-const SAMPLED_SPLITS: usize = 32;
-/// Keys that are sampled for each file.
-const KEYS_PER_FILE: u64 = 200;
-/// A map reads about this much at most, in one split or several.
-const MAP_BYTES_MAX: u64 = 64 << 20;
-/// What a map has in memory, so many times its values: decoded, in the object that it makes, and on their way.
-const MAP_TIMES: u64 = 4;
-/// A split has at most this share of the memory of a node.
-const SPLIT_SHARE_OF_MEMORY: u64 = 8;
+/// So many splits are sampled from beginning to end; of more, the first batches of many stand for all: rows of a table in some order are in all of them.
+const SAMPLED_WHOLE: usize = 32;
+/// Of so many splits for each file.
+const SPLITS_PER_FILE: usize = 4;
+/// Keys that are sampled for each file, and in all at least and at most.
+const KEYS_PER_FILE: u64 = 40;
+const KEYS_MIN: u64 = 2_000;
+const KEYS_MAX: u64 = 40_000;
+/// Splits that one task samples, where it looks at their first batches.
+const SPLITS_PER_TASK: usize = 16;
+/// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
+const MAP_BYTES_MAX: u64 = 256 << 20;
 /// What a sink has in memory, so many times the values of a row group.
 const GROUP_TIMES: u64 = 3;
-/// What a row takes while it is put in order: its key, and where it is.
-const ROW_BYTES: u64 = 96;
-
 /// What a sort of a table is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SortTable {
@@ -112,10 +115,8 @@ impl Job for TableSort {
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
         let pieces = self.maps[index].clone();
         let splits = pieces.iter().flat_map(|piece| &piece.file.splits);
-        let outside_bytes =
-            LOOK_BYTES + splits.map(|split| split.value_bytes * 3 / 2 + split.rows_about() * ROW_BYTES).sum::<u64>();
-        let (reading, key) = (self.reading.clone(), self.params.key.clone());
-        let params = MapParams { pieces, reading, key, outside_bytes };
+        let outside_bytes = LOOK_BYTES + splits.map(|split| split.outside_bytes()).sum::<u64>();
+        let params = MapParams { pieces, reading: self.reading.clone(), key: TableKey::new(&self.params.key) };
         let scratch_bytes = vec![MESSAGE_BYTES];
         let options =
             TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() };
@@ -129,30 +130,38 @@ impl Job for TableSort {
         pieces: &[u32],
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
-        let params = MergeParams { pieces: pieces.to_vec(), key: self.params.key.clone() };
-        let scratch_bytes = vec![MESSAGE_BYTES];
-        let options = TaskOptions { place, scratch_bytes, align: Align::SixtyFour, ..TaskOptions::default() };
+        let params = MergeParams { pieces: pieces.to_vec(), key: TableKey::new(&self.params.key) };
+        let (scratch_bytes, outside_bytes) = (vec![MESSAGE_BYTES], LOOK_BYTES + self.partition_rows * ROW_BYTES);
+        let options =
+            TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() };
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
         let buffer_bytes = self.plan.output_buffer_bytes;
-        let partition_bytes = self.plan.input_bytes / u64::from(self.plan.partitions);
-        let rows = self.partition_rows.max(1);
-        let group_rows = self.params.writing.group_rows.min(rows);
-        let group_bytes = GROUP_BYTES.min(partition_bytes / rows * group_rows);
-        let outside_bytes = LOOK_BYTES + rows * ROW_BYTES + GROUP_TIMES * group_bytes;
+        let outside_bytes =
+            self.params.reduce_bytes(self.plan.input_bytes / u64::from(self.plan.partitions), self.partition_rows);
         let params = ReduceParams {
             directory: self.params.output.clone(),
             name: format!("{}.parquet", part_name(partition as usize, self.plan.partitions as usize)),
-            key: self.params.key.clone(),
+            key: TableKey::new(&self.params.key),
             writing: self.params.writing,
             buffer_bytes,
-            outside_bytes,
         };
         let scratch_bytes = vec![buffer_bytes; 2];
         let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
         futures.submit_with(reduce, &params, &self.args(columns), options)
+    }
+}
+
+impl SortTable {
+    /// What a reduce takes beside the store: what puts its rows in order, and what its sink has of a row group.
+    fn reduce_bytes(&self, partition_bytes: u64, partition_rows: u64) -> u64 {
+        let rows = partition_rows.max(1);
+        let group_rows = self.writing.group_rows.min(rows);
+        let group_bytes =
+            GROUP_BYTES.min((u128::from(partition_bytes) * u128::from(group_rows) / u128::from(rows)) as u64);
+        LOOK_BYTES + rows * ROW_BYTES + GROUP_TIMES * group_bytes
     }
 }
 
@@ -178,11 +187,14 @@ pub async fn sort(futures: Futures, params: SortTable) -> Result<SortedTable, Jo
     let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
     let described = futures.submit_with(describe, &looking, &[], options)?;
     let described: Described = futures.get_value(&described).await?;
-    let output = outputs::Output::claim(&futures, &params.output, "table.sort").await?;
     let (value_bytes, rows) = (described.value_bytes(), described.rows());
     let sizes = Sizes::of(&futures.nodes(), value_bytes);
-    let maps = maps(&described, sizes)?;
     let partitions = params.files.map_or_else(|| (value_bytes.div_ceil(FILE_BYTES)).max(1), u64::from);
+    let rows_about: u64 = described.splits().map(DescribedSplit::rows_about).sum();
+    let partition_rows = rows_about.div_ceil(partitions.max(1));
+    check_memory(&described, &params, sizes, (value_bytes / partitions.max(1), partition_rows))?;
+    let output = outputs::Output::claim(&futures, &params.output, "table.sort").await?;
+    let maps = maps(&described, sizes);
     let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
     let partitions =
         u32::try_from(partitions).map_err(|_| JobError::program(format!("{partitions} files are too many")))?;
@@ -194,18 +206,9 @@ pub async fn sort(futures: Futures, params: SortTable) -> Result<SortedTable, Jo
     let layout = futures.put(&described.layout)?;
     let cuts = sampled_cuts(&futures, &described, &params, &layout, partitions).await?;
     let input_bytes = described.files.iter().map(|file| file.status.bytes).sum();
-    let rows_about: u64 = described.splits().map(|split| split.rows_about()).sum();
     let reading = described.reading.clone();
     drop(described);
-    let job = TableSort {
-        layout,
-        cuts: futures.put_value(&cuts)?,
-        maps,
-        plan,
-        partition_rows: rows_about.div_ceil(u64::from(partitions)),
-        reading,
-        params,
-    };
+    let job = TableSort { layout, cuts: futures.put_value(&cuts)?, maps, plan, partition_rows, reading, params };
     let shuffled = strategy.run(&futures, &job, job.maps.len(), &plan).await?;
     let (reduced, read) = (shuffled.outputs, shuffled.mapped);
     futures.wait_all(&reduced).await?;
@@ -239,29 +242,51 @@ pub async fn sort(futures: Futures, params: SortTable) -> Result<SortedTable, Jo
     })
 }
 
-/// What each map reads: splits that follow each other, as many as a map takes at a time.
-///
-/// # Errors
-/// The memory is too small for one of them.
-fn maps(described: &Described, sizes: Sizes) -> Result<Vec<Vec<Piece>>, JobError> {
-    let executors = u64::from(sizes.executors_per_node.max(1));
-    let largest = described.splits().map(|split| split.value_bytes).max().unwrap_or(0);
-    if largest * SPLIT_SHARE_OF_MEMORY > sizes.memory_bytes {
-        return Err(JobError::program(format!(
-            "{} bytes of memory per node are too little for a row group of {largest} bytes, {} are the least that works",
-            sizes.memory_bytes,
-            largest * SPLIT_SHARE_OF_MEMORY
-        )));
+/// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file.
+fn check_memory(
+    described: &Described,
+    params: &SortTable,
+    sizes: Sizes,
+    (partition_bytes, partition_rows): (u64, u64),
+) -> Result<(), JobError> {
+    // Beside the region three quarters of it may be granted, and both together are no more than it.
+    let needs = |outside: u64, whole: u64| (outside * 4 / 3).max(outside + whole) + 2 * MESSAGE_BYTES;
+    let refuse = |what: String, bytes: u64| {
+        let (has, least) = (sizes.memory_bytes >> 20, (bytes + SET_ASIDE_BYTES).div_ceil(1 << 20));
+        Err(JobError::program(format!(
+            "{what} takes more than the {has} MiB of a node's store: --memory {least}MiB is the least that works"
+        )))
+    };
+    for file in &described.files {
+        for (number, split) in file.splits.iter().enumerate() {
+            let bytes = needs(LOOK_BYTES + split.outside_bytes(), split.value_bytes);
+            if bytes > sizes.memory_bytes {
+                return refuse(format!("{}, row group or piece {number},", file.path.display()), bytes);
+            }
+        }
     }
-    let map_bytes = (sizes.memory_bytes / (2 * executors * MAP_TIMES)).min(MAP_BYTES_MAX);
+    let bytes = needs(params.reduce_bytes(partition_bytes, partition_rows), partition_bytes + partition_bytes / 8);
+    if bytes > sizes.memory_bytes {
+        return refuse(
+            format!("a file of {} MiB of values, of which more --partitions are smaller,", partition_bytes >> 20),
+            bytes,
+        );
+    }
+    Ok(())
+}
+
+/// What each map reads: splits that follow each other, as many as a map takes at a time.
+fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
+    let executors = u64::from(sizes.executors_per_node.max(1));
+    let map_bytes = (sizes.memory_bytes / (2 * executors)).min(MAP_BYTES_MAX);
     let (mut maps, mut open, mut open_bytes, mut before) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
     for file in &described.files {
         for (split, described) in file.splits.iter().enumerate() {
-            if open_bytes > 0 && open_bytes + described.value_bytes > map_bytes {
+            if !open.is_empty() && open_bytes + described.map_bytes() > map_bytes {
                 maps.push(std::mem::take(&mut open));
                 open_bytes = 0;
             }
-            open_bytes += described.value_bytes;
+            open_bytes += described.map_bytes();
             match open.last_mut().filter(|piece| piece.file.path == file.path && piece.splits.end == split) {
                 Some(piece) => {
                     piece.splits.end += 1;
@@ -275,7 +300,7 @@ fn maps(described: &Described, sizes: Sizes) -> Result<Vec<Vec<Piece>>, JobError
     if !open.is_empty() {
         maps.push(open);
     }
-    Ok(maps)
+    maps
 }
 
 /// A split of a file.
@@ -299,15 +324,25 @@ async fn sampled_cuts(
     if partitions == 1 || splits.is_empty() {
         return Cuts::from_sample(Vec::new(), 1).map_err(JobError::program);
     }
-    let count = splits.len().min(SAMPLED_SPLITS);
+    let first_only = splits.len() > SAMPLED_WHOLE;
+    let count = splits.len().min(SAMPLED_WHOLE.max(SPLITS_PER_FILE * partitions as usize));
+    let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
     let chosen = (0..count).map(|at| splits[at * splits.len() / count]);
     let pieces: Vec<Piece> = chosen.map(|(file, split)| piece(&described.files[file], split, 0)).collect();
-    let seen: u64 = pieces.iter().flat_map(|piece| &piece.file.splits).map(|split| split.rows_about()).sum();
-    let step = (seen / (u64::from(partitions) * KEYS_PER_FILE)).max(1);
-    let tasks = pieces.iter().map(|piece| {
-        let outside_bytes = LOOK_BYTES + piece.file.splits[0].value_bytes;
-        let (pieces, reading, key) = (vec![piece.clone()], described.reading.clone(), params.key.clone());
-        let params = SampleParams { pieces, reading, key, step, outside_bytes };
+    let at_a_time = if first_only { SPLITS_PER_TASK } else { 1 };
+    // Of a split that is read to its end, so many batches are looked at, about.
+    let batches = |split: &DescribedSplit| split.rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
+    let looked_at: u64 = pieces
+        .iter()
+        .flat_map(|piece| &piece.file.splits)
+        .map(|split| if first_only { 1 } else { batches(split) })
+        .sum();
+    let keys = wanted.div_ceil(looked_at.max(1)).max(1) as usize;
+    let tasks = pieces.chunks(at_a_time).map(|pieces| {
+        let largest = pieces.iter().map(|piece| piece.file.splits[0].value_bytes).max().unwrap_or(0);
+        let outside_bytes = LOOK_BYTES + largest / if first_only { 4 } else { 1 };
+        let (reading, key) = (described.reading.clone(), TableKey::new(&params.key));
+        let params = SampleParams { pieces: pieces.to_vec(), reading, key, keys, first_only };
         let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
         futures.submit_with(sample, &params, &[layout.arg()], options)
     });
@@ -342,9 +377,11 @@ mod tests {
 
     #[test]
     fn a_map_reads_splits_that_follow_each_other_and_each_is_read_once_in_its_place() {
-        let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: 16_000 };
         let table = described(&[&[400, 400, 400], &[], &[100], &[2_000], &[10, 10]]);
-        let maps = maps(&table, sizes).unwrap();
+        // Two splits of 400 fit, three do not.
+        let memory_bytes = 4 * 2 * table.files[0].splits[0].map_bytes() + 40;
+        let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
+        let maps = maps(&table, sizes);
         let read: Vec<Vec<(String, std::ops::Range<usize>, u32)>> = maps
             .iter()
             .map(|pieces| {
@@ -364,9 +401,34 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_that_is_too_small_for_a_row_group_is_refused_with_what_would_do() {
-        let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: 16_000 };
-        let error = maps(&described(&[&[2_001]]), sizes).unwrap_err().to_string();
-        assert!(error.contains("row group of 2001 bytes, 16008 are the least that works"), "{error}");
+    fn a_memory_that_is_too_small_is_refused_with_what_would_do_and_for_what() {
+        let mib = 1 << 20;
+        let refused = |memory: u64, partition: u64| {
+            let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
+            let params: SortTable = SortTable {
+                inputs: Vec::new(),
+                output: PathBuf::new(),
+                key: Vec::new(),
+                files: None,
+                reading: Reading::default(),
+                writing: Writing::default(),
+                strategy: None,
+                partial: false,
+            };
+            let table = described(&[&[mib], &[mib, 20 * mib]]);
+            check_memory(&table, &params, sizes, (partition * mib, partition * 1000)).map_err(|error| error.to_string())
+        };
+        assert_eq!(refused(4096, 64), Ok(()));
+        let error = refused(64, 1).unwrap_err();
+        assert!(
+            error.contains("1, row group or piece 1,") && error.contains("the 64 MiB of a node's store"),
+            "{error}"
+        );
+        let error = refused(200, 64).unwrap_err();
+        assert!(error.contains("a file of 64 MiB") && error.contains("--partitions"), "{error}");
+        // What is said to be the least works.
+        let least: u64 = error.split("--memory ").nth(1).unwrap().split("MiB").next().unwrap().parse().unwrap();
+        assert_eq!(refused(least - 32, 64), Ok(()));
+        assert!(refused(least - 33, 64).is_err());
     }
 }

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{Schema, SchemaRef};
+use arrow_select::take::take_record_batch;
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
@@ -24,18 +25,33 @@ use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::described::{DescribedFile, DescribedSplit, Reading, open};
 use crate::jobs::ordered::{Ordered, places};
 use crate::semantics::Nulls;
-use crate::semantics::{KeyColumn, KeyEncoder, conformed};
+use crate::semantics::{KEY_VERSION, KeyColumn, KeyEncoder, conformed};
 use crate::sinks::{Compression, GROUP_ROWS, ParquetOptions, ParquetSink, SinkError, SortedColumn};
 use crate::sources::Reservation;
 use crate::{RowHasher, TableError};
 
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
 const ROWS_AT_ONCE: usize = 8192;
+/// So much of a sampled key is kept.
+const CUT_BYTES_MAX: usize = 64;
 /// Bytes of the largest message of a part, and of the largest row.
 pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
 
 /// What a row takes while it is mapped, besides its values and what puts it in order: its place and its hash.
 const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>()) as u64;
+
+/// The key, as parameters of tasks have it: what they make follows from the version of its bytes, too.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TableKey {
+    columns: Vec<KeyColumn>,
+    version: u32,
+}
+
+impl TableKey {
+    pub(super) fn new(columns: &[KeyColumn]) -> Self {
+        Self { columns: columns.to_vec(), version: KEY_VERSION }
+    }
+}
 
 /// What all tasks know of the table: their first argument.
 struct Table {
@@ -48,13 +64,19 @@ struct Table {
 }
 
 impl Table {
-    fn of(context: &TaskContext<'_>, key: &[KeyColumn]) -> Result<Self, TaskError> {
+    fn of(context: &TaskContext<'_>, key: &TableKey) -> Result<Self, TaskError> {
+        if key.version != KEY_VERSION {
+            let version = key.version;
+            return Err(TaskError::fatal(format!(
+                "keys are of version {version}, this release makes version {KEY_VERSION}"
+            )));
+        }
         let layout = Arc::new(Layout::decode(&context.block(0)).map_err(of_table)?);
         let all = layout.schema();
         let fields = all.fields().iter().take(all.fields().len() - 1).cloned().collect::<Vec<_>>();
         let schema = Arc::new(Schema::new_with_metadata(fields, all.metadata().clone()));
         let hasher = RowHasher::new(&schema).map_err(of_table)?;
-        Ok(Self { hasher, encoder: KeyEncoder::new(all, key).map_err(of_table)?, schema, layout })
+        Ok(Self { hasher, encoder: KeyEncoder::new(all, &key.columns).map_err(of_table)?, schema, layout })
     }
 
     /// The batch without the column of places.
@@ -97,19 +119,20 @@ impl Piece {
 pub(super) struct SampleParams {
     pub(super) pieces: Vec<Piece>,
     pub(super) reading: Reading,
-    pub(super) key: Vec<KeyColumn>,
-    /// How many rows stand between one that is taken and the next.
-    pub(super) step: u64,
-    pub(super) outside_bytes: u64,
+    pub(super) key: TableKey,
+    /// How many rows of each batch are looked at.
+    pub(super) keys: usize,
+    /// Whether the first batch of a split stands for all of it.
+    pub(super) first_only: bool,
 }
 
-/// Keys of every so many rows of some splits.
+/// Keys of rows at even distances in some splits.
 #[task(name = "table.sort.sample", deterministic = true)]
 pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<ByteBuf>, TaskError> {
-    let budget = TaskBudget::new(context, params.outside_bytes)?;
+    let budget = TaskBudget::new(context);
     let table = Table::of(context, &params.key)?;
-    let schema = projected(&table.schema, &params.key);
-    let encoder = KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
+    let schema = projected(&table.schema, &params.key.columns);
+    let encoder = KeyEncoder::new(&schema, &params.key.columns).map_err(of_table)?;
     let mut sampled = Vec::new();
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
@@ -121,13 +144,17 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
             let batches = file.read(split, described.state, Some(&columns), &budget.shared());
             for batch in batches.map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
-                let batch = batch.map_err(|error| budget.of_source(error))?;
-                let rows = batch.batch.num_rows() as u64;
-                let from = batch.first_row.next_multiple_of(params.step) - batch.first_row;
-                for row in (from..rows).step_by(params.step as usize) {
-                    let row = conformed(&batch.batch.slice(row as usize, 1), &schema).map_err(of_table)?;
-                    let keys = encoder.encode(&row).map_err(of_table)?;
-                    sampled.push(ByteBuf::from(keys.get(0)));
+                let batch = batch.map_err(|error| budget.of_source(error))?.batch;
+                let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
+                let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
+                let chosen = take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?;
+                let chosen = conformed(&chosen, &schema).map_err(of_table)?;
+                let keys = encoder.encode(&chosen).map_err(of_table)?;
+                // A cut may be any bytes: those of a long key divide as well where they end early.
+                let cut = |key: &[u8]| ByteBuf::from(&key[..key.len().min(CUT_BYTES_MAX)]);
+                sampled.extend((0..keys.len()).map(|row| cut(keys.get(row))));
+                if params.first_only {
+                    break;
                 }
             }
         }
@@ -150,14 +177,13 @@ fn projected(schema: &SchemaRef, key: &[KeyColumn]) -> SchemaRef {
 pub(super) struct MapParams {
     pub(super) pieces: Vec<Piece>,
     pub(super) reading: Reading,
-    pub(super) key: Vec<KeyColumn>,
-    pub(super) outside_bytes: u64,
+    pub(super) key: TableKey,
 }
 
 /// Rows of some splits, in order, as an object with a part for each partition.
 #[task(name = "table.sort.map", deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
-    let budget = TaskBudget::new(context, params.outside_bytes)?;
+    let budget = TaskBudget::new(context);
     let table = Table::of(context, &params.key)?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&table.encoder, &budget), Vec::new(), Vec::new());
@@ -191,7 +217,10 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let writer = context.output()?;
     let mut from = 0;
     for partition in 0..cuts.partitions() {
-        let to = ordered.end_of(from, |key| cuts.partition_of(key) <= partition);
+        let to = match cuts.keys().get(partition) {
+            Some(cut) => ordered.end_of(from, |key| key < cut.as_slice()),
+            None => ordered.len(),
+        };
         let picks = ordered.picks(from..to);
         let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
         let row_hash = picks.iter().map(hash).sum();
@@ -206,13 +235,13 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MergeParams {
     pub(super) pieces: Vec<u32>,
-    pub(super) key: Vec<KeyColumn>,
+    pub(super) key: TableKey,
 }
 
 /// Parts in order, merged part by part into one object for each piece.
 #[task(name = "table.sort.merge", deterministic = true)]
 pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
-    let budget = TaskBudget::new(context, 0)?;
+    let budget = TaskBudget::new(context);
     let table = Table::of(context, &params.key)?;
     let args = arguments(context);
     let mut read = Output::default();
@@ -288,10 +317,9 @@ pub(super) struct ReduceParams {
     #[serde(with = "exobus_actors::paths")]
     pub(super) directory: PathBuf,
     pub(super) name: String,
-    pub(super) key: Vec<KeyColumn>,
+    pub(super) key: TableKey,
     pub(super) writing: Writing,
     pub(super) buffer_bytes: u64,
-    pub(super) outside_bytes: u64,
 }
 
 /// What `reduce` made.
@@ -305,7 +333,7 @@ pub(super) struct Reduced {
 #[task(name = "table.sort.reduce", deterministic = true)]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
     let buffers = outputs::output_buffers(context, params.buffer_bytes)?;
-    let budget = TaskBudget::new(context, params.outside_bytes)?;
+    let budget = TaskBudget::new(context);
     let table = Table::of(context, &params.key)?;
     let args = arguments(context);
     let mut ordered = Ordered::new(&table.encoder, &budget);
@@ -320,7 +348,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let failure = Arc::<Mutex<Option<FileError>>>::default();
     let failed = |error: SinkError| budget.of_sink(error, failure.lock().take());
     let (file, options) =
-        (PartFile { output, failure: failure.clone() }, params.writing.options(&table.schema, &params.key));
+        (PartFile { output, failure: failure.clone() }, params.writing.options(&table.schema, &params.key.columns));
     let mut sink = ParquetSink::new(file, &table.schema, &options, &budget.shared()).map_err(failed)?;
     let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
     let values = ordered.batches().iter().map(|batch| table.values(batch)).collect::<Result<Vec<_>, _>>()?;
