@@ -26,7 +26,7 @@ use twox_hash::XxHash3_64;
 use super::cells::{Cells, Order};
 use super::{check_order, check_type};
 use crate::TableError;
-use crate::plain::{Path, plain_type, unencoded};
+use crate::plain::{Path, nearest, plain_type, unencoded};
 
 /// Of the bytes of keys. Cuts and partitions follow from them, so it goes into the parameters of tasks that make or take such: a task of another release is another task.
 pub const KEY_VERSION: u32 = 1;
@@ -235,10 +235,8 @@ fn find(fields: &Fields, path: &str) -> Result<Option<(Vec<usize>, DataType)>, T
 }
 
 fn unknown(schema: &Schema, column: &str) -> TableError {
-    let distance = |name: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &column.to_lowercase());
-    let names = schema.fields().iter().map(|field| (distance(field.name()), field.name()));
-    let nearest = names.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= 1 + column.len() / 3);
-    TableError::NoColumn { column: column.to_owned(), nearest: nearest.map(|(_, name)| name.clone()) }
+    let names = schema.fields().iter().map(|field| field.name().as_str());
+    TableError::NoColumn { column: column.to_owned(), nearest: nearest(column, names) }
 }
 
 /// Encoded keys of some rows, 4 GiB of them at most.

@@ -102,7 +102,7 @@ proptest! {
         sink.write(&batch).unwrap();
         let (bytes, _) = sink.finish().unwrap();
         let types = batch.schema().fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect();
-        let source = open(bytes, InputFormat::Csv, &TextOptions { dialect: Some(dialect), types });
+        let source = open(bytes, InputFormat::Csv, &TextOptions { dialect: Some(dialect), types, ..TextOptions::default() });
         let expected: Vec<_> = (0..batch.num_rows()).map(|at| row(&batch, at)).collect();
         prop_assert_eq!(rows_of(&source), expected);
     }

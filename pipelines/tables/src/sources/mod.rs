@@ -32,7 +32,7 @@ pub use memory::{FixedBudget, MemoryBudget, MemoryDenied, Reservation, StoreBudg
 pub use names::{check_names, column_index};
 pub use schema_text::{NamedTypes, parse_schema, print_column, print_schema, print_type};
 
-use names::nearest;
+use crate::plain::nearest;
 
 /// A piece of a file that one task reads: it follows from the file alone.
 #[derive(Clone, Debug, PartialEq, Eq)]

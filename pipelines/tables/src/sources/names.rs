@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 
 use super::SourceError;
+use crate::plain::nearest;
 use crate::semantics::UnifiedSchema;
 
 /// Refuses names of columns that nobody could tell apart or say, as [`UnifiedSchema`] does: empty ones, and those that are there twice or differ in case only.
@@ -29,14 +30,6 @@ pub fn column_index(file: &Arc<str>, schema: &Schema, column: &str) -> Result<us
         column: column.to_owned(),
         nearest: nearest(column, names()),
     })
-}
-
-/// The name that is most like one, if any is.
-pub(super) fn nearest<'a>(column: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    const ALIKE: f64 = 0.75;
-    let likeness = |name: &str| strsim::jaro_winkler(&name.to_lowercase(), &column.to_lowercase());
-    let of = names.into_iter().map(|name| (likeness(name), name)).filter(|(likeness, _)| *likeness >= ALIKE);
-    of.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name.to_owned())
 }
 
 #[cfg(test)]
