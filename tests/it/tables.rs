@@ -76,9 +76,9 @@ fn what_is_wrong_with_a_table_or_its_key_is_said_with_what_to_do() {
     sort(&["--key", "cty"]).expect(2, &["cty", "city"]);
     sort(&["--key", "city:down"]).expect(2, &["city:down", ":desc"]);
     sort(&["--key", "id", "--compression", "rar"]).expect(2, &["snappy", "zstd"]);
-    sort(&["--key", "id", "--schema", "city int64"]).expect(3, &["0.csv", "line", "column city", "--schema"]);
+    sort(&["--key", "id", "--schema", "city int64"]).expect(1, &["0.csv", "line", "column city", "--schema"]);
     fs::write(scratch.path("table/3.csv"), "id,city,ts\n1,2\n").unwrap();
-    sort(&["--key", "id"]).expect(3, &["3.csv", "line 2"]);
+    sort(&["--key", "id"]).expect(1, &["3.csv", "line 2"]);
     assert!(
         !scratch.path("out").exists() || files(&scratch.path("out")).is_empty(),
         "nothing stands under a final name"

@@ -212,14 +212,6 @@ impl Indirection {
             }
         }
     }
-
-    /// The rows as an array of the values' type, which has a width.
-    fn taken(self) -> Result<ArrayRef, TableError> {
-        let rows = self.len;
-        let places: Vec<u64> = (0..rows).map(|row| self.place(row) as u64).collect();
-        let places = UInt64Array::new(places.into(), self.nulls);
-        Ok(take(self.values.as_ref(), &places, None)?)
-    }
 }
 
 /// The number at `at` of some of so many bytes each, none of which is below zero.
@@ -236,12 +228,23 @@ fn number(width: usize, numbers: &Buffer, at: usize) -> usize {
 
 /// The array without dictionary and run ends on its outside: few rows of values that have a width.
 pub(crate) fn unpacked(array: &ArrayRef) -> Result<ArrayRef, TableError> {
-    let mut array = Arc::clone(array);
-    while let Some(indirection) = Indirection::of(array.as_ref()) {
-        array = indirection.taken()?;
+    let Some(outer) = Indirection::of(array.as_ref()) else { return Ok(Arc::clone(array)) };
+    let mut places: Vec<Option<usize>> = (0..outer.len)
+        .map(|row| outer.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)).then(|| outer.place(row)))
+        .collect();
+    let mut values = outer.values;
+    // All the way down before anything is taken: run ends have no place for a null of the keys above them.
+    while let Some(inner) = Indirection::of(values.as_ref()) {
+        for place in &mut places {
+            *place = place.filter(|at| inner.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*at)));
+            *place = place.map(|at| inner.place(at));
+        }
+        values = inner.values;
     }
-    Ok(array)
+    let places = UInt64Array::from_iter(places.into_iter().map(|place| place.map(|at| at as u64)));
+    Ok(take(values.as_ref(), &places, None)?)
 }
+
 /// The name that is most like one, if any is.
 pub(crate) fn nearest<'a>(column: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const ALIKE: f64 = 0.75;

@@ -182,7 +182,7 @@ async fn the_same_files_whatever_the_strategy_the_memory_and_the_executors_are()
             }
         }
     }
-    assert!(maps.len() >= 3 && maps.last().is_some_and(|most| *most >= 5), "rows came to maps otherwise: {maps:?}");
+    assert!(maps.len() >= 2 && maps.last().is_some_and(|most| *most >= 4), "rows came to maps otherwise: {maps:?}");
 }
 
 #[tokio::test]

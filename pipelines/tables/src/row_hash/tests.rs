@@ -407,3 +407,19 @@ fn of_dictionaries_with_more_values_than_rows_those_of_the_rows_are_hashed() {
         assert_eq!(hashes(&batch(vec![Arc::new(dictionary)])), hashes(&plain), "{}", values.data_type());
     }
 }
+
+/// Run ends hold no null of the keys of a dictionary that has them as its values.
+#[test]
+fn lists_of_dictionaries_whose_values_are_run_ends_hash_as_their_plain_values_do() {
+    let runs =
+        RunArray::<Int32Type>::try_new(&Int32Array::from(vec![2, 3]), &Int64Array::from(vec![Some(7), None])).unwrap();
+    let keys = Int32Array::from(vec![Some(0), None, Some(1), Some(2), None, None]);
+    let child: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(runs)));
+    let plain: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None, Some(7), None, None, None]));
+    let lists = |child: ArrayRef| {
+        let offsets = OffsetBuffer::new(vec![0, 3, 4, 6].into());
+        let field = Arc::new(Field::new("item", child.data_type().clone(), true));
+        hashes(&batch(vec![Arc::new(ListArray::new(field, offsets, child, None))]))
+    };
+    assert_eq!(lists(child), lists(plain));
+}
