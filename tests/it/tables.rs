@@ -23,7 +23,7 @@ fn write_table(folder: &Path) {
         for row in 0..ROWS / 3 {
             let id = file * ROWS / 3 + row;
             let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            let city = if mixed % 13 == 0 { String::new() } else { format!("\"city, {}\"", mixed % 400) };
+            let city = if mixed.is_multiple_of(13) { String::new() } else { format!("\"city, {}\"", mixed % 400) };
             let ts = mixed % 97;
             match file {
                 1 => writeln!(text, "{ts},{id},{city}").unwrap(),
