@@ -211,7 +211,8 @@ fn a_result_outlives_its_job_and_the_process_that_has_it_and_no_file_is_replaced
 
     // A node that leaves hands it to another one.
     own.signal(Signal::TERM);
-    assert_eq!(own.end(PATIENCE).0, Some(0));
+    let (code, said) = own.end(PATIENCE);
+    assert_eq!(code, Some(0), "{said:#?}");
     get("handed-over", "auto").expect(0, &[]);
     assert_eq!(fs::read_to_string(scratch.path("handed-over")).unwrap(), text);
 

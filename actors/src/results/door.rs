@@ -107,7 +107,11 @@ async fn asked(parts: &ResultsParts, delivery: &Delivery) -> Result<Option<Messa
     let job = request.job()?;
     let length = request.length()?;
     let record = parts.records.get(&tenant, job).await.map_err(unavailable)?;
-    let record = record.ok_or_else(|| Refused::unknown(&job.to_string()))?;
+    let mut record = record.ok_or_else(|| Refused::unknown(&job.to_string()))?;
+    if is_elsewhere(parts, &record, &request) {
+        // What is remembered of the record may be from before the result was handed over.
+        record = parts.records.now(&tenant, job).await.map_err(unavailable)?.unwrap_or(record);
+    }
     let now = parts.post.clock().unix_ms();
     match request.op {
         Op::Stat => {
@@ -120,11 +124,6 @@ async fn asked(parts: &ResultsParts, delivery: &Delivery) -> Result<Option<Messa
             ticket(parts, job, file, now).map(Some)
         }
         Op::Read | Op::List => {
-            let record = match is_elsewhere(parts, &record, &request) {
-                // What is remembered of the record may be from before the result was handed over.
-                true => parts.records.now(&tenant, job).await.map_err(unavailable)?.unwrap_or(record),
-                false => record,
-            };
             let (_, file) = request::file_of(&record, &request.file, now)?;
             let (place, headers) = (file.place(request.offset), headers(file, request.offset));
             let (member, begins) = match place {
@@ -140,12 +139,15 @@ async fn asked(parts: &ResultsParts, delivery: &Delivery) -> Result<Option<Messa
     }
 }
 
-/// Whether the node that has the bytes is not there, as the record says.
+/// Whether a node that has bytes which are asked for is not there, as the record says: where they are read the one that has these, where a ticket is
+/// asked for any.
 fn is_elsewhere(parts: &ResultsParts, record: &ResultRecord, request: &Request) -> bool {
     let Some((_, file)) = record.file(&request.file) else { return false };
-    match file.place(request.offset) {
-        FilePlace::In { member, .. } => parts.directory.is_gone(&file.members[member as usize].node),
-        FilePlace::AtEnd | FilePlace::Beyond => false,
+    let is_gone = |member: &MemberRecord| parts.directory.is_gone(&member.node);
+    match (request.op, file.place(request.offset)) {
+        (Op::Ticket, _) => file.members.iter().any(is_gone),
+        (Op::Read, FilePlace::In { member, .. }) => is_gone(&file.members[member as usize]),
+        _ => false,
     }
 }
 
