@@ -18,6 +18,8 @@ pub mod block;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod guard;
+mod ipc_schema;
 pub mod jobs;
 pub mod plain;
 mod raw;

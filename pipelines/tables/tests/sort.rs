@@ -13,7 +13,7 @@ use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
 use exobus_shuffle::Strategy;
-use exobus_tables::jobs::sort::{Reading, SortTable, SortedTable, Writing, sort};
+use exobus_tables::jobs::sort::{ReadOptions, SortTable, SortedTable, WriteOptions, sort};
 use exobus_tables::semantics::{KeyColumn, Nulls};
 use exobus_tables::sinks::{Compression, IpcSink, ParquetOptions, ParquetSink};
 use exobus_tables::sources::{FixedBudget, MemoryBudget};
@@ -89,8 +89,8 @@ impl Table {
             output: self.path(output),
             key: key.to_vec(),
             files: Some(5),
-            reading: Reading::default(),
-            writing: Writing { group_rows: 2_000, ..Writing::default() },
+            reading: ReadOptions::default(),
+            writing: WriteOptions { group_rows: 2_000, ..WriteOptions::default() },
             strategy: None,
             partial: false,
         }
@@ -305,7 +305,8 @@ async fn files_of_several_formats_are_one_table_by_the_names_of_their_columns() 
     assert!(numbers == expected);
     assert_eq!(notes, 2_000, "who has no such column has nulls there");
     let params = table.params("misfit", &by_user_and_time());
-    let params = SortTable { reading: Reading { schema: Some("note int64".into()), ..Reading::default() }, ..params };
+    let params =
+        SortTable { reading: ReadOptions { schema: Some("note int64".into()), ..ReadOptions::default() }, ..params };
     let error = table.sort((2, 128 * MIB), params).await.unwrap_err().to_string();
     assert!(error.contains("f.csv, line 2, column note") && error.contains("--schema"), "{error}");
 }

@@ -5,6 +5,7 @@ pub(crate) mod inputs;
 pub mod outputs;
 pub mod pieces;
 pub mod random_shuffle;
+pub mod reads;
 pub mod sort;
 pub mod wordcount;
 

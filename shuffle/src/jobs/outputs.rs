@@ -1,15 +1,18 @@
 //! The output folder of a job: claimed, written to, committed or given back. The same for all jobs that write files.
 
 use std::cell::RefCell;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use exobus_actors::futures::{Futures, Home, ObjectRef};
 use exobus_actors::ids::JobId;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::JobError;
-use exobus_files::{ClaimLock, Claimed, IoBuffer, OutputFile, OutputFolder, Schema, Token};
+use exobus_files::{ClaimLock, Claimed, FileError, IoBuffer, OutputFile, OutputFolder, Schema, Token};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// What `prepare` is told.
@@ -122,6 +125,57 @@ pub fn finish_file(
     }
     context.wrote_outside(token.bytes);
     Ok(token)
+}
+
+/// A file of a task for what writes bytes and knows I/O errors only.
+#[derive(Debug)]
+pub struct PartFile {
+    output: OutputFile,
+    failure: PartFailure,
+}
+
+/// What went wrong with a [`PartFile`], which an I/O error cannot say.
+#[derive(Clone, Debug, Default)]
+pub struct PartFailure(Arc<Mutex<Option<FileError>>>);
+
+impl PartFile {
+    /// Of a file that was begun.
+    pub fn new(output: OutputFile) -> Self {
+        Self { output, failure: PartFailure::default() }
+    }
+
+    /// Where it will be said what went wrong with it.
+    pub fn failure(&self) -> PartFailure {
+        self.failure.clone()
+    }
+
+    /// The file, to be finished.
+    pub fn into_output(self) -> OutputFile {
+        self.output
+    }
+}
+
+impl PartFailure {
+    /// The last failure there was.
+    pub fn take(&self) -> Option<FileError> {
+        self.0.lock().take()
+    }
+}
+
+impl io::Write for PartFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.output.write(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(failure) => {
+                self.failure.0.lock().replace(failure);
+                Err(io::Error::other("the part file cannot be written"))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The output folder of a program, from the claim to the commit. What the job has not committed when it is over goes from it then, and not

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
-use exobus_files::{FileError, IoBuffer, OutputFile, Token};
+use exobus_files::{IoBuffer, Token};
 use exobus_store::{Block, ObjectReader, ObjectWriter, RowHash};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use super::KeyedJob;
 use super::register::Registered;
 use super::tasks::ROWS_PER_LOOK;
 use super::values::{Combined, Group, Values};
-use crate::jobs::outputs::{create_file, finish_file, output_buffers};
+use crate::jobs::outputs::{PartFile, create_file, finish_file, output_buffers};
 use crate::jobs::pieces;
 use crate::rows::{ReadRows, RowMerge, RowRun, RowsError, SliceRows, push_row};
 
@@ -217,13 +217,14 @@ fn write_file<J: Registered, R: RowRun>(
     params: &ReduceParams<J>,
 ) -> Result<Reduced, TaskError> {
     let output = create_file(context, (&params.directory, &params.name), buffers, 0)?;
-    let mut file = Writing { output, failure: None };
+    let mut file = PartFile::new(output);
+    let failure = file.failure();
     let reduced = reduce_all(context, &*params.job, &mut merge, &mut file);
-    let (keys, conserved) = match file.failure {
+    let (keys, conserved) = match failure.take() {
         Some(failure) => return Err(failure.into()),
         None => reduced?,
     };
-    let token = finish_file(context, &params.directory, file.output, keys)?;
+    let token = finish_file(context, &params.directory, file.into_output(), keys)?;
     for (arg, read) in of.iter().zip(merge.read()) {
         context.consumed(*arg, read.bytes, read.rows, read.row_hash);
     }
@@ -261,26 +262,4 @@ fn reduce_all<J: KeyedJob, R: RowRun>(
         conserved.add(group.finish()?);
     }
     Ok((keys, conserved))
-}
-
-/// The file of a reduce; keeps what went wrong, which an I/O error cannot say.
-struct Writing {
-    output: OutputFile,
-    failure: Option<FileError>,
-}
-
-impl io::Write for Writing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.output.write(bytes) {
-            Ok(()) => Ok(bytes.len()),
-            Err(failure) => {
-                self.failure = Some(failure);
-                Err(io::Error::other("the part file cannot be written"))
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

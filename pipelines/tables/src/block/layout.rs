@@ -10,8 +10,8 @@ use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
 use twox_hash::XxHash3_64;
 
-use super::{padded, schema};
-use crate::{TableError, plain};
+use super::padded;
+use crate::{TableError, ipc_schema, plain};
 
 /// Of the schema of blocks as [`Layout::encode`] writes it, and of blocks. Raised by whoever changes what the bytes mean; a sample is stored in the tests.
 pub(super) const VERSION: u32 = 1;
@@ -159,8 +159,14 @@ impl Layout {
             return Err(damaged(8, "its checksum is another one"));
         }
         let header = message.get(PREFIX_BYTES..).ok_or_else(|| damaged(16, "no schema"))?;
-        let schema = schema::read(header).map_err(|what| TableError::NotABlock { at: 16, what })?;
-        Self::new(&schema)
+        let schema = ipc_schema::of_message(header).map_err(|what| TableError::NotABlock { at: 16, what })?;
+        let plain = plain::plain_schema(&schema);
+        let encoded =
+            schema.fields().iter().zip(plain.fields()).find(|(one, other)| one.data_type() != other.data_type());
+        match encoded {
+            Some((field, _)) => Err(damaged(16, &format!("column {} is of no type of blocks", field.name()))),
+            None => Self::new(&schema),
+        }
     }
 }
 

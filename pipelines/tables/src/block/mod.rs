@@ -28,7 +28,6 @@ mod measure;
 mod part;
 mod picks;
 mod read;
-mod schema;
 
 pub use gather::{Gather, Limits, Message};
 pub use layout::Layout;

@@ -38,19 +38,19 @@ pub(super) struct DescribeParams {
     pub(super) inputs: Vec<PathBuf>,
     pub(super) partial: bool,
     pub(super) key: Vec<KeyColumn>,
-    pub(super) reading: Reading,
+    pub(super) reading: ReadOptions,
 }
 
 /// How the files of a table are read, as far as somebody says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
+pub struct ReadOptions {
     /// The format, one of [`InputFormat::NAMES`]; `None`: by the names of files.
     pub format: Option<String>,
     /// Types of columns of text, as [`parse_schema`] reads them; those of others are inferred.
     pub schema: Option<String>,
 }
 
-impl Reading {
+impl ReadOptions {
     fn format(&self, location: &Location) -> Result<InputFormat, TaskError> {
         self.format
             .as_ref()
@@ -69,7 +69,7 @@ pub(super) struct Described {
     pub(super) layout: ByteBuf,
     pub(super) files: Vec<DescribedFile>,
     /// With the types of all columns of text.
-    pub(super) reading: Reading,
+    pub(super) reading: ReadOptions,
 }
 
 /// One of its files.
@@ -124,7 +124,7 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
     })?;
     let types = types_of_text(&listed, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
-    let reading = Reading { schema, format: params.reading.format };
+    let reading = ReadOptions { schema, format: params.reading.format };
     let (mut unified, mut files) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()));
     for (path, status) in listed {
         context.check_cancelled()?;
@@ -149,7 +149,7 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
 /// Types of the columns of text: what is said, and of others what files at even distances show together.
 fn types_of_text(
     listed: &[(PathBuf, FileStatus)],
-    reading: &Reading,
+    reading: &ReadOptions,
     budget: &Arc<TaskBudget>,
 ) -> Result<NamedTypes, TaskError> {
     let mut text = Vec::new();
@@ -220,7 +220,7 @@ fn bytes_of_group(group: &RowGroupMetaData) -> u64 {
 }
 
 /// Opens a file of the table, as it was listed.
-pub(super) fn open(file: &DescribedFile, reading: &Reading, budget: &Arc<TaskBudget>) -> Result<Source, TaskError> {
+pub(super) fn open(file: &DescribedFile, reading: &ReadOptions, budget: &Arc<TaskBudget>) -> Result<Source, TaskError> {
     let location = Location::from(&file.path);
     let input = InputFile::new(location.open(Access::Cached)?, file.status).map_err(|error| budget.of_source(error))?;
     let options = TextOptions { dialect: None, types: reading.types()?, are_all: true };

@@ -18,7 +18,7 @@ use arrow_schema::{DataType, Schema};
 
 pub use self::compression::{Compression, UnknownCompression};
 pub use self::ipc::IpcSink;
-pub use self::parquet::{GROUP_BYTES, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
+pub use self::parquet::{GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
 pub use self::text::TextSink;
 use crate::TableError;
 use crate::sources::MemoryDenied;

@@ -21,7 +21,7 @@ pub const GROUP_ROWS: u64 = 122_880;
 /// Most bytes of values in a row group that has more than one row.
 pub const GROUP_BYTES: u64 = 64 << 20;
 /// Bytes of memory for a byte of values in the row group that is being written: encoded pages, and what they were made of while they are compressed.
-const MEMORY_FACTOR: u64 = 3;
+pub const GROUP_MEMORY_FACTOR: u64 = 3;
 /// Bytes of memory for a column: pages that are being filled, tables of dictionaries.
 const COLUMN_BYTES: u64 = 64 << 10;
 
@@ -97,8 +97,7 @@ impl<W: Write + Send> ParquetSink<W> {
             // It is ended here.
             .set_max_row_group_row_count(None)
             .build();
-        let mut memory = Reservation::none(budget);
-        memory.resize(foretold(0, parquet.num_columns())).map_err(denied)?;
+        let memory = Reservation::of(budget, foretold(0, parquet.num_columns())).map_err(denied)?;
         let options_of_writer = ArrowWriterOptions::new().with_properties(properties);
         let writer = ArrowWriter::try_new_with_options(write, schema.clone(), options_of_writer).map_err(failed)?;
         let (columns, border) = (parquet.num_columns(), Border::new(options.group_rows, GROUP_BYTES));
@@ -147,7 +146,7 @@ impl<W: Write + Send> ParquetSink<W> {
 
 /// Memory for a row group with so many bytes of values.
 fn foretold(bytes: u64, columns: usize) -> u64 {
-    MEMORY_FACTOR * bytes + COLUMN_BYTES * columns as u64
+    GROUP_MEMORY_FACTOR * bytes + COLUMN_BYTES * columns as u64
 }
 
 fn denied(denied: crate::sources::MemoryDenied) -> SinkError {

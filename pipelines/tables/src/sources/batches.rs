@@ -1,5 +1,6 @@
 //! Batches as sources give them: cut to a bound, with the place of their rows and the memory that they have.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 
+use super::SourceError;
 use super::memory::Reservation;
 
 /// Most rows of a batch.
@@ -32,6 +34,35 @@ impl SourceBatch {
     /// Bytes that it and the batches which were decoded with it have in common, beside those that their pages have.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.bytes()
+    }
+}
+
+/// What a reader has read and not given, some batches at a time.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) ready: VecDeque<SourceBatch>,
+    /// There is nothing more to be read.
+    pub(super) is_over: bool,
+}
+
+/// The next batch of a reader, which `read` has read on while nothing is ready; none behind an error.
+pub(super) fn next_batch<R>(
+    reader: &mut R,
+    pending: impl Fn(&mut R) -> &mut Pending,
+    read: impl Fn(&mut R) -> Result<(), SourceError>,
+) -> Option<Result<SourceBatch, SourceError>> {
+    loop {
+        let Pending { ready, is_over } = pending(reader);
+        if let Some(batch) = ready.pop_front() {
+            return Some(Ok(batch));
+        }
+        if *is_over {
+            return None;
+        }
+        if let Err(error) = read(reader) {
+            pending(reader).is_over = true;
+            return Some(Err(error));
+        }
     }
 }
 

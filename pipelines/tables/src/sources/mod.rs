@@ -13,10 +13,8 @@
 mod batches;
 mod error;
 mod front;
-mod guard;
 mod input;
 pub mod ipc;
-mod ipc_schema;
 mod memory;
 mod names;
 pub mod parquet;

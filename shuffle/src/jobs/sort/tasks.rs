@@ -17,6 +17,7 @@ use crate::files::{FileList, FilePart, ReadOptions, read_chunk, read_files, scra
 use crate::jobs::inputs;
 use crate::jobs::outputs;
 use crate::jobs::pieces;
+use crate::jobs::reads::{account, sealed};
 use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
 
@@ -198,7 +199,7 @@ pub(crate) fn merge_parts(context: &mut TaskContext<'_>, pieces: &[u32]) -> Resu
         }
         context.seal_output(piece)?;
     }
-    account(context, &sealed, read);
+    account(context, 0, &sealed, read);
     Ok(())
 }
 
@@ -221,17 +222,14 @@ fn merge_streams(context: &mut TaskContext<'_>, pieces: &[u32]) -> Result<(), Ta
         }
         context.seal_output(piece)?;
     }
-    account(context, &sealed, read);
+    account(context, 0, &sealed, read);
     Ok(())
 }
 
 /// What was sealed of each argument, and the blocks of all of them, one after the other.
 fn blocks(context: &TaskContext<'_>) -> (Vec<Vec<Output>>, Vec<Block>) {
     let args: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
-    let sealed = args.iter().map(|blocks| {
-        let headers = blocks.iter().map(Block::header);
-        headers.map(|header| Output { bytes: header.bytes, rows: header.rows, row_hash: header.row_hash }).collect()
-    });
+    let sealed = args.iter().map(|blocks| sealed(blocks));
     (sealed.collect(), args.into_iter().flatten().collect())
 }
 
@@ -250,22 +248,6 @@ fn merge_part<S: RunSource>(writer: &mut ObjectWriter, mut merge: Merge<S>, byte
     write_part(writer, bytes, |room| merge.next_into(room))?;
     writer.end_part(merge.rows(), merge.row_hash());
     Ok(Output { bytes, rows: merge.rows(), row_hash: merge.row_hash() })
-}
-
-/// Says what was read of each argument, of which `sealed` was made. The rows of all of them were hashed together, as they
-/// were read: what the last argument brought is the rest when what was sealed in the others is taken off, so that the
-/// books of all of them close only if each row was read.
-pub(super) fn account(context: &mut TaskContext<'_>, sealed: &[Vec<Output>], mut read: Output) {
-    let last = sealed.len().saturating_sub(1);
-    for (arg, sealed) in sealed.iter().enumerate().take(last) {
-        for block in sealed {
-            read.bytes = read.bytes.wrapping_sub(block.bytes);
-            read.rows = read.rows.wrapping_sub(block.rows);
-            read.row_hash = RowHash(read.row_hash.0.wrapping_sub(block.row_hash.0));
-            context.consumed(arg, block.bytes, block.rows, block.row_hash);
-        }
-    }
-    context.consumed(last, read.bytes, read.rows, read.row_hash);
 }
 
 /// What `reduce` is told. Its arguments are one part of everything that is left to merge.
@@ -329,7 +311,7 @@ fn write_file<S: RunSource>(
     }
     let (rows, row_hash) = (merge.rows(), merge.row_hash());
     let token = outputs::finish_file(context, &params.directory, output, rows)?;
-    account(context, &sealed, Output { bytes: rows * RECORD_BYTES as u64, rows, row_hash });
+    account(context, 0, &sealed, Output { bytes: rows * RECORD_BYTES as u64, rows, row_hash });
     Ok(Reduced { token, row_hash })
 }
 

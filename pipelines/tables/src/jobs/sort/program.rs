@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::tasks::{
-    MESSAGE_BYTES, MapParams, MergeParams, Piece, ReduceParams, Reduced, SampleParams, TableKey, Writing, map, merge,
-    reduce, sample,
+    MESSAGE_BYTES, MapParams, MergeParams, Piece, ReduceParams, Reduced, SampleParams, TableKey, WriteOptions, map,
+    merge, reduce, sample,
 };
 use crate::jobs::described::{
-    DescribeParams, Described, DescribedFile, DescribedSplit, LOOK_BYTES, ROW_BYTES, Reading, describe,
+    DescribeParams, Described, DescribedFile, DescribedSplit, LOOK_BYTES, ROW_BYTES, ReadOptions, describe,
 };
 use crate::semantics::KeyColumn;
-use crate::sinks::GROUP_BYTES;
+use crate::sinks::{GROUP_BYTES, GROUP_MEMORY_FACTOR};
 use crate::sources::BATCH_ROWS_MAX;
 
 /// Bytes of the values of a file, about, unless the user says how many files there shall be.
@@ -42,8 +42,7 @@ const KEYS_MAX: u64 = 40_000;
 const SPLITS_PER_TASK: usize = 16;
 /// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
 const MAP_BYTES_MAX: u64 = 256 << 20;
-/// What a sink has in memory, so many times the values of a row group.
-const GROUP_TIMES: u64 = 3;
+
 /// What a sort of a table is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SortTable {
@@ -59,10 +58,10 @@ pub struct SortTable {
     pub files: Option<u32>,
     /// How files are read.
     #[serde(default)]
-    pub reading: Reading,
+    pub reading: ReadOptions,
     /// How files are written.
     #[serde(default)]
-    pub writing: Writing,
+    pub writing: WriteOptions,
     /// Which strategy; `None`: the one that is estimated to be the fastest.
     pub strategy: Option<Strategy>,
     /// Whether a folder is read that a job has claimed and not committed.
@@ -97,7 +96,7 @@ pub struct SortedTable {
 struct TableSort {
     params: SortTable,
     /// With the types of all columns.
-    reading: Reading,
+    reading: ReadOptions,
     layout: ObjectRef,
     cuts: ObjectRef,
     /// What each map reads.
@@ -161,7 +160,7 @@ impl SortTable {
         let group_rows = self.writing.group_rows.min(rows);
         let group_bytes =
             GROUP_BYTES.min((u128::from(partition_bytes) * u128::from(group_rows) / u128::from(rows)) as u64);
-        LOOK_BYTES + rows * ROW_BYTES + GROUP_TIMES * group_bytes
+        LOOK_BYTES + rows * ROW_BYTES + GROUP_MEMORY_FACTOR * group_bytes
     }
 }
 
@@ -372,7 +371,7 @@ mod tests {
                 .collect(),
         };
         let files = files.iter().enumerate().map(file).collect();
-        Described { layout: ByteBuf::new(), files, reading: Reading::default() }
+        Described { layout: ByteBuf::new(), files, reading: ReadOptions::default() }
     }
 
     #[test]
@@ -410,8 +409,8 @@ mod tests {
                 output: PathBuf::new(),
                 key: Vec::new(),
                 files: None,
-                reading: Reading::default(),
-                writing: Writing::default(),
+                reading: ReadOptions::default(),
+                writing: WriteOptions::default(),
                 strategy: None,
                 partial: false,
             };

@@ -1,6 +1,5 @@
 //! The tasks of a sort of a table.
 
-use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,17 +11,17 @@ use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::Output;
-use exobus_files::{FileError, OutputFile, Token};
+use exobus_files::Token;
 use exobus_shuffle::cuts::Cuts;
-use exobus_shuffle::jobs::{outputs, pieces};
+use exobus_shuffle::jobs::outputs::{self, PartFile};
+use exobus_shuffle::jobs::{pieces, reads};
 use exobus_store::{Block, ObjectWriter};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::block::{Gather, Layout, Limits, Part, Pick, write_part};
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::described::{DescribedFile, DescribedSplit, Reading, open};
+use crate::jobs::described::{DescribedFile, DescribedSplit, ReadOptions, open};
 use crate::jobs::ordered::{Ordered, places};
 use crate::semantics::Nulls;
 use crate::semantics::{KEY_VERSION, KeyColumn, KeyEncoder, conformed};
@@ -118,7 +117,7 @@ impl Piece {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SampleParams {
     pub(super) pieces: Vec<Piece>,
-    pub(super) reading: Reading,
+    pub(super) reading: ReadOptions,
     pub(super) key: TableKey,
     /// How many rows of each batch are looked at.
     pub(super) keys: usize,
@@ -176,7 +175,7 @@ fn projected(schema: &SchemaRef, key: &[KeyColumn]) -> SchemaRef {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
     pub(super) pieces: Vec<Piece>,
-    pub(super) reading: Reading,
+    pub(super) reading: ReadOptions,
     pub(super) key: TableKey,
 }
 
@@ -262,13 +261,18 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
         }
         context.seal_output(piece)?;
     }
-    account(context, &args, read);
+    reads::account(context, 1, &sealed(&args), read);
     Ok(())
 }
 
 /// What is merged or reduced, by argument.
 fn arguments(context: &TaskContext<'_>) -> Vec<Vec<Block>> {
     (1..context.args()).map(|arg| context.blocks(arg)).collect()
+}
+
+/// What was sealed of each of these arguments.
+fn sealed(args: &[Vec<Block>]) -> Vec<Vec<Output>> {
+    args.iter().map(|blocks| reads::sealed(blocks)).collect()
 }
 
 /// Adds the rows of parts; what they are, by their own hash.
@@ -296,21 +300,6 @@ fn rows_of(table: &Table, part: Block) -> impl Iterator<Item = Result<RecordBatc
     unsafe { Part::new(table.layout.clone(), part) }
 }
 
-/// Says what was read of each argument. Rows of all of them were read together: what the last one brought is the rest when what was sealed in the others is taken off.
-fn account(context: &mut TaskContext<'_>, args: &[Vec<Block>], mut read: Output) {
-    for (number, blocks) in args.iter().enumerate().take(args.len().saturating_sub(1)) {
-        let mut sealed = Output::default();
-        for header in blocks.iter().map(Block::header) {
-            sealed.add(Output { bytes: header.bytes, rows: header.rows, row_hash: header.row_hash });
-        }
-        read.bytes = read.bytes.wrapping_sub(sealed.bytes);
-        read.rows = read.rows.wrapping_sub(sealed.rows);
-        read.row_hash = RowHash(read.row_hash.0.wrapping_sub(sealed.row_hash.0));
-        context.consumed(1 + number, sealed.bytes, sealed.rows, sealed.row_hash);
-    }
-    context.consumed(args.len(), read.bytes, read.rows, read.row_hash);
-}
-
 /// What `reduce` is told. Its arguments are the layout and one part of everything that is left to merge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ReduceParams {
@@ -318,7 +307,7 @@ pub(super) struct ReduceParams {
     pub(super) directory: PathBuf,
     pub(super) name: String,
     pub(super) key: TableKey,
-    pub(super) writing: Writing,
+    pub(super) writing: WriteOptions,
     pub(super) buffer_bytes: u64,
 }
 
@@ -345,10 +334,10 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     }
     ordered.sort();
     let output = outputs::create_file(context, (&params.directory, &params.name), buffers, 0)?;
-    let failure = Arc::<Mutex<Option<FileError>>>::default();
-    let failed = |error: SinkError| budget.of_sink(error, failure.lock().take());
-    let (file, options) =
-        (PartFile { output, failure: failure.clone() }, params.writing.options(&table.schema, &params.key.columns));
+    let file = PartFile::new(output);
+    let failure = file.failure();
+    let failed = |error: SinkError| budget.of_sink(error, failure.take());
+    let options = params.writing.options(&table.schema, &params.key.columns);
     let mut sink = ParquetSink::new(file, &table.schema, &options, &budget.shared()).map_err(failed)?;
     let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
     let values = ordered.batches().iter().map(|batch| table.values(batch)).collect::<Result<Vec<_>, _>>()?;
@@ -364,28 +353,28 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
         }
     }
     let (file, rows) = sink.finish().map_err(failed)?;
-    let token = outputs::finish_file(context, &params.directory, file.output, rows)?;
+    let token = outputs::finish_file(context, &params.directory, file.into_output(), rows)?;
     let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
-    account(context, &args, Output { bytes, rows, row_hash });
+    reads::account(context, 1, &sealed(&args), Output { bytes, rows, row_hash });
     Ok(Reduced { token, row_hash })
 }
 
 /// How files are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Writing {
+pub struct WriteOptions {
     /// How pages are compressed.
     pub compression: Compression,
     /// Most rows of a row group.
     pub group_rows: u64,
 }
 
-impl Default for Writing {
+impl Default for WriteOptions {
     fn default() -> Self {
         Self { compression: Compression::default(), group_rows: GROUP_ROWS }
     }
 }
 
-impl Writing {
+impl WriteOptions {
     /// Of a file of this schema whose rows are in the order of this key.
     fn options(self, schema: &SchemaRef, key: &[KeyColumn]) -> ParquetOptions {
         let sorted = |key: &KeyColumn| {
@@ -394,27 +383,5 @@ impl Writing {
         };
         let sorted_by = key.iter().map_while(sorted).collect();
         ParquetOptions { compression: self.compression.codec(), sorted_by, group_rows: self.group_rows }
-    }
-}
-
-/// The file of a reduce; keeps what went wrong, which an I/O error cannot say.
-struct PartFile {
-    output: OutputFile,
-    failure: Arc<Mutex<Option<FileError>>>,
-}
-
-impl io::Write for PartFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.output.write(bytes) {
-            Ok(()) => Ok(bytes.len()),
-            Err(failure) => {
-                self.failure.lock().replace(failure);
-                Err(io::Error::other("the file cannot be written"))
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

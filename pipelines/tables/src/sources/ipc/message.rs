@@ -6,9 +6,9 @@ use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::{Message, root_as_message_with_opts};
 use bytes::Bytes;
 
-use super::super::ipc_schema::verifier;
 use super::super::memory::{MemoryBudget, MemoryDenied, Reservation};
 use super::super::{InputFile, Place, SourceError};
+use crate::ipc_schema::verifier;
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
 

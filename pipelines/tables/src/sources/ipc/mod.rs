@@ -26,11 +26,11 @@ use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, WIPOffset};
 
 use self::inflate::{BatchRefused, check, inflate};
 use self::message::{Encapsulated, damaged, denied};
-use super::batches::{cut, own_bytes};
-use super::guard::guarded;
-use super::ipc_schema::{self, made_bytes, verifier};
+use super::batches::{Pending, cut, next_batch, own_bytes};
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
+use crate::guard::guarded;
+use crate::ipc_schema::{self, made_bytes, verifier};
 use crate::plain::{check_supported, plain_schema};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -186,8 +186,7 @@ impl IpcFile {
             next,
             dictionaries: Dictionaries::default(),
             next_row: 0,
-            ready: VecDeque::new(),
-            is_over: false,
+            pending: Pending::default(),
         };
         if let Parts::File { dictionaries, end, .. } = &self.parts {
             for at in dictionaries {
@@ -230,8 +229,7 @@ struct IpcRows {
     next: Next,
     dictionaries: Dictionaries,
     next_row: u64,
-    ready: VecDeque<SourceBatch>,
-    is_over: bool,
+    pending: Pending,
 }
 
 /// What a message was.
@@ -252,7 +250,7 @@ impl IpcRows {
             (Next::Batches(batches), Parts::File { end, .. }) => match batches.pop_front() {
                 Some(at) => (at, *end),
                 None => {
-                    self.is_over = true;
+                    self.pending.is_over = true;
                     return Ok(());
                 }
             },
@@ -261,13 +259,13 @@ impl IpcRows {
         let behind = match self.read_message(at, end)? {
             MessageRead::Batch(behind, batch, memory) => {
                 let rows = batch.num_rows() as u64;
-                self.ready.extend(cut(&batch, self.split, self.next_row, memory));
+                self.pending.ready.extend(cut(&batch, self.split, self.next_row, memory));
                 self.next_row += rows;
                 behind
             }
             MessageRead::Passed(behind) => behind,
             MessageRead::End => {
-                self.is_over = true;
+                self.pending.is_over = true;
                 at
             }
         };
@@ -388,18 +386,7 @@ impl Iterator for IpcRows {
     type Item = Result<SourceBatch, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(batch) = self.ready.pop_front() {
-                return Some(Ok(batch));
-            }
-            if self.is_over {
-                return None;
-            }
-            if let Err(error) = self.advance() {
-                self.is_over = true;
-                return Some(Err(error));
-            }
-        }
+        next_batch(self, |rows| &mut rows.pending, Self::advance)
     }
 }
 

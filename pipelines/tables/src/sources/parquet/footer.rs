@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
-use super::super::guard::guarded;
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{InputFile, Place, SourceError};
 use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
+use crate::guard::guarded;
 
 /// Bytes at the end of a file: how long the footer is, and the format's name.
 const TAIL: u64 = 8;

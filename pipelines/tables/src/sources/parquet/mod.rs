@@ -31,9 +31,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use self::rows::RowGroupRows;
-use super::guard::guarded;
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
+use crate::guard::guarded;
 use crate::plain::{check_supported, plain_field, plain_type};
 
 /// A file of which the footer was read.

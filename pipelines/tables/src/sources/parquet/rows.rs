@@ -1,6 +1,5 @@
 //! Rows of a row group: each column decoded by the library, page by page, and put together.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
@@ -12,13 +11,13 @@ use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch, cut, own_bytes};
-use super::super::guard::guarded;
+use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, Pending, SourceBatch, cut, next_batch, own_bytes};
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{Place, SourceError};
 use super::ParquetFile;
 use super::pages::{ColumnChunk, ColumnPages, Unpacking, value_bytes};
 use super::types::{has_unchecked_texts, is_copied};
+use crate::guard::guarded;
 
 /// Bytes that are read at a time to find headers of pages, for all columns together, and the least and most of one.
 const WINDOWS_BYTES: u64 = 8 << 20;
@@ -36,8 +35,7 @@ pub(super) struct RowGroupRows {
     rows: u64,
     next_row: u64,
     rows_max: u64,
-    ready: VecDeque<SourceBatch>,
-    is_over: bool,
+    pending: Pending,
 }
 
 /// A column of the table, which may have several in the file.
@@ -80,14 +78,14 @@ impl RowGroupRows {
         let fields: Vec<_> = columns.iter().map(|column| column.reader_field()).collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, file.schema.metadata().clone()));
         let (file, budget) = (Arc::clone(file), Arc::clone(budget));
-        let ready = VecDeque::new();
-        Ok(Self { file, group, columns, schema, budget, rows, next_row: 0, rows_max, ready, is_over: false })
+        let pending = Pending::default();
+        Ok(Self { file, group, columns, schema, budget, rows, next_row: 0, rows_max, pending })
     }
 
     fn read(&mut self) -> Result<(), SourceError> {
         let rows = self.rows.min(self.rows_max - self.next_row);
         if rows == 0 {
-            self.is_over = true;
+            self.pending.is_over = true;
             return self.columns.iter_mut().try_for_each(|column| {
                 match column.read(&self.file, self.group, &self.budget)? {
                     None => Ok(()),
@@ -122,7 +120,7 @@ impl RowGroupRows {
             place: Place::Group(self.group, None),
             what: error.to_string(),
         })?;
-        self.ready.extend(cut(&batch, self.group, self.next_row, memory));
+        self.pending.ready.extend(cut(&batch, self.group, self.next_row, memory));
         self.next_row += rows;
         Ok(())
     }
@@ -132,18 +130,7 @@ impl Iterator for RowGroupRows {
     type Item = Result<SourceBatch, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(batch) = self.ready.pop_front() {
-                return Some(Ok(batch));
-            }
-            if self.is_over {
-                return None;
-            }
-            if let Err(error) = self.read() {
-                self.is_over = true;
-                return Some(Err(error));
-            }
-        }
+        next_batch(self, |rows| &mut rows.pending, Self::read)
     }
 }
 

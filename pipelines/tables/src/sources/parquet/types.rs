@@ -25,8 +25,8 @@ use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::super::guard::guarded;
-use super::super::ipc_schema::of_message;
+use crate::guard::guarded;
+use crate::ipc_schema::of_message;
 
 /// Where writers note the schema that they had.
 const NOTED: &str = "ARROW:schema";

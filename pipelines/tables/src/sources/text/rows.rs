@@ -1,12 +1,11 @@
 //! Rows of a piece of text, as batches.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
-use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch, cut, own_bytes};
+use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, Pending, SourceBatch, cut, next_batch, own_bytes};
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::schema_text::{print_column, print_type};
 use super::super::{InputFile, Misfit, Place, SourceError};
@@ -298,8 +297,7 @@ pub struct TextRows {
     next_row: u64,
     memory: Reservation,
     budget: Arc<dyn MemoryBudget>,
-    ready: VecDeque<SourceBatch>,
-    is_over: bool,
+    pending: Pending,
 }
 
 impl TextRows {
@@ -312,8 +310,8 @@ impl TextRows {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Self {
         let (memory, budget) = (Reservation::none(budget), Arc::clone(budget));
-        let ready = VecDeque::new();
-        Self { lines, schema, wanted, names, split, next_row: 0, memory, budget, ready, is_over: false }
+        let pending = Pending::default();
+        Self { lines, schema, wanted, names, split, next_row: 0, memory, budget, pending }
     }
 
     /// How the text of the split ends, for whichever state it begins with. After an error, too: where the split was read with another state than it has, what
@@ -322,7 +320,7 @@ impl TextRows {
     /// # Errors
     /// Those of reading.
     pub fn ends(&mut self) -> Result<Ends, SourceError> {
-        self.is_over = true;
+        self.pending.is_over = true;
         self.lines.ends()
     }
 
@@ -356,7 +354,7 @@ impl TextRows {
             bytes += row_bytes as u64 + 16 * self.wanted.len() as u64;
         }
         if rows == 0 {
-            self.is_over = true;
+            self.pending.is_over = true;
             return Ok(());
         }
         let arrays: Vec<_> = self.wanted.iter_mut().map(|wanted| wanted.column.finish()).collect();
@@ -373,7 +371,7 @@ impl TextRows {
             denied,
         };
         memory.resize(own).map_err(denied)?;
-        self.ready.extend(cut(&batch, self.split, self.next_row, memory));
+        self.pending.ready.extend(cut(&batch, self.split, self.next_row, memory));
         self.next_row += rows as u64;
         Ok(())
     }
@@ -450,17 +448,6 @@ impl Iterator for TextRows {
     type Item = Result<SourceBatch, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(batch) = self.ready.pop_front() {
-                return Some(Ok(batch));
-            }
-            if self.is_over {
-                return None;
-            }
-            if let Err(error) = self.read() {
-                self.is_over = true;
-                return Some(Err(error));
-            }
-        }
+        next_batch(self, |rows| &mut rows.pending, Self::read)
     }
 }

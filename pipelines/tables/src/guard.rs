@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// file is damaged, not that this program is.
 ///
 /// What ran is not used again by the callers after an error, so nothing sees a state that was left halfway.
-pub(super) fn guarded<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+pub(crate) fn guarded<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(text(&error.to_string())),

@@ -5,20 +5,20 @@ use arrow_ipc::{DateUnit, Endianness, Field, IntervalUnit, Precision, TimeUnit, 
 use arrow_schema::Schema;
 use flatbuffers::VerifierOptions;
 
-use super::guard::guarded;
+use crate::guard::guarded;
 
 /// How flatbuffers are verified: what they say is no longer than a few times their bytes, since one place may be said to be many things.
-pub(super) fn verifier(bytes: usize) -> VerifierOptions {
+pub(crate) fn verifier(bytes: usize) -> VerifierOptions {
     VerifierOptions { max_apparent_size: 4 * bytes + (64 << 10), ..VerifierOptions::default() }
 }
 
 /// Most bytes of memory of a schema that is made of so many.
-pub(super) fn made_bytes(bytes: u64) -> u64 {
+pub(crate) fn made_bytes(bytes: u64) -> u64 {
     40 * bytes + (64 << 10)
 }
 
 /// The schema in the header of a message, which may have a marker and its length before it.
-pub(super) fn of_message(bytes: &[u8]) -> Result<Schema, String> {
+pub(crate) fn of_message(bytes: &[u8]) -> Result<Schema, String> {
     let header = match bytes {
         [0xff, 0xff, 0xff, 0xff, _, _, _, _, header @ ..] => header,
         header => header,
@@ -28,7 +28,7 @@ pub(super) fn of_message(bytes: &[u8]) -> Result<Schema, String> {
 }
 
 /// The schema that was written.
-pub(super) fn made(schema: arrow_ipc::Schema<'_>) -> Result<Schema, String> {
+pub(crate) fn made(schema: arrow_ipc::Schema<'_>) -> Result<Schema, String> {
     if schema.endianness() != Endianness::Little {
         return Err("numbers that are big-endian, which this release does not read".to_owned());
     }
