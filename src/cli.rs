@@ -3,6 +3,7 @@
 mod jobs;
 mod place;
 mod results;
+mod tables;
 mod watch;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -15,6 +16,7 @@ pub use self::jobs::{
 };
 pub use self::place::{ClusterArgs, PlaceArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
+pub use self::tables::{ConvertArgs, DedupeArgs, ShuffleArgs, TableArgs, TableReadArgs, TableWriteArgs};
 pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
@@ -49,13 +51,19 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Check that records are in order, and sum them up
     Validate(ValidateArgs),
-    /// Sort files of 100-byte records
+    /// Sort tables by columns, or files of 100-byte records
     Sort(SortArgs),
+    /// Put tables, or files of 100-byte records, into a random order that a seed decides, as files of even length
+    Shuffle(ShuffleArgs),
+    /// Leave one row of each key of a table
+    Dedupe(DedupeArgs),
+    /// Write tables as files of another format or length
+    Convert(ConvertArgs),
     /// Count the words of text files
     Wordcount(WordcountArgs),
     /// Count, add up, and find the least and greatest values of CSV files by key
     Aggregate(AggregateArgs),
-    /// Put files of 100-byte records into an order that a seed decides
+    /// Put files of 100-byte records into an order that a seed decides, as `shuffle` does
     RandomShuffle(RandomShuffleArgs),
     /// Go on with a job that this machine did not finish: its process was killed, or the machine went down
     Resume(ResumeArgs),

@@ -20,7 +20,7 @@ mod views;
 pub use self::{
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
-    summary::{JobSummary, KeyedSummary, KeyedWords, Place},
+    summary::{JobSummary, KeyedSummary, KeyedWords, Place, TableSummary, TableWords},
     text::{bytes, count, duration, rate},
     timeline::Timeline,
     views::{Views, command_line},

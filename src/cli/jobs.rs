@@ -8,13 +8,9 @@ use exobus_shuffle::{
     strategies::Strategy,
 };
 
-use exobus_tables::{
-    semantics::KeyColumn,
-    sinks::{Compression, GROUP_ROWS},
-    sources::InputFormat,
-};
+use exobus_tables::semantics::KeyColumn;
 
-use super::{PlaceArgs, size};
+use super::{PlaceArgs, TableReadArgs, TableWriteArgs, size};
 use crate::{
     config::MemoryBudget,
     exit::{Exit, Failure},
@@ -32,7 +28,7 @@ pub struct SetupArgs {
     #[arg(long, value_name = "DIR")]
     pub spill: Vec<PathBuf>,
     /// Number of output files [default: chosen from the input's size and the memory]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, visible_alias = "files", value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub partitions: Option<u32>,
     /// Tasks that run at a time [default: two for each cpu]. Not on a cluster
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -65,7 +61,8 @@ pub struct JobArgs {
 /// `exobus sort`
 #[derive(Debug, Clone, Args)]
 pub struct SortArgs {
-    /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files; with --key, files of Parquet
+    /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files; with --key, files of Parquet,
+    /// CSV, TSV and Arrow
     #[arg(required_unless_present = "generate", conflicts_with = "generate")]
     pub input: Vec<PathBuf>,
     /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty. A part of records that would be far
@@ -75,19 +72,12 @@ pub struct SortArgs {
     /// Columns that a table is sorted by, the first decides first: user,ts:desc,name:nulls-first
     #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',', conflicts_with = "generate")]
     pub key: Vec<KeyColumn>,
-    /// How the files of a table are read: parquet, csv, tsv or arrow [default: as their names say]
-    #[arg(long, value_name = "NAME", requires = "key")]
-    pub input_format: Option<InputFormat>,
-    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred
-    #[arg(long, value_name = "COLUMNS", requires = "key")]
-    pub schema: Option<String>,
-    /// How the files of a table are compressed: none, snappy, lz4, zstd or zstd:LEVEL
-    #[arg(long, value_name = "NAME", default_value = "snappy", requires = "key")]
-    pub compression: Compression,
-    /// Rows of a row group of a table, at most
-    #[arg(long, value_name = "ROWS", default_value_t = GROUP_ROWS, requires = "key",
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub row_group_rows: u64,
+    /// How the files of a table are read
+    #[command(flatten)]
+    pub read: TableReadArgs,
+    /// How the files of a table are written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
     /// Where one part of records ends and the next begins
     #[arg(long, value_enum, default_value_t = CutsName::Sampled, conflicts_with = "key")]
     pub cuts: CutsName,

@@ -32,7 +32,12 @@ pub fn aggregate(args: &AggregateArgs) -> Result<Exit, Failure> {
 
 /// Shuffles records and prints the summary.
 pub fn random_shuffle(args: &RandomShuffleArgs) -> Result<Exit, Failure> {
-    run(&args.job, &args.input, &args.output, list_inputs, RandomShuffle { seed: args.seed }, SHUFFLED)
+    shuffle_records(&args.job, &args.input, &args.output, args.seed)
+}
+
+/// The same, as `exobus shuffle` is told.
+pub(super) fn shuffle_records(job: &JobArgs, input: &[PathBuf], output: &Path, seed: u64) -> Result<Exit, Failure> {
+    run(job, input, output, list_inputs, RandomShuffle { seed }, SHUFFLED)
 }
 
 fn run<J: Registered>(

@@ -19,7 +19,7 @@ pub mod run_with_parent;
 mod session;
 pub mod sort;
 mod submit;
-mod tables;
+pub mod tables;
 pub mod validate;
 
 use exobus_actors::{

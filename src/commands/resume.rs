@@ -16,7 +16,7 @@ use exobus_store::{Clock, SystemClock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use exobus_tables::jobs::sort::SortTable;
+use exobus_tables::jobs::{convert::ConvertTable, dedupe::DedupeTable, shuffle::ShuffleTable, sort::SortTable};
 
 use super::{generate::failure as file_failure, keyed, session::Session, sort, tables};
 use crate::{
@@ -169,11 +169,23 @@ fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
         let params: SortParams = params(&stopped.spec)?;
         return sort::again(Session::again(args, stopped)?, params, args.json);
     }
-    if name == "table.sort" {
-        let params: SortTable = params(&stopped.spec)?;
-        return tables::again(Session::again(args, stopped)?, params, args.json);
-    }
     match name {
+        "table.sort" => {
+            let params: SortTable = params(&stopped.spec)?;
+            tables::sort_again(Session::again(args, stopped)?, params, args.json)
+        }
+        "table.shuffle" => {
+            let params: ShuffleTable = params(&stopped.spec)?;
+            tables::shuffle_again(Session::again(args, stopped)?, params, args.json)
+        }
+        "table.dedupe" => {
+            let params: DedupeTable = params(&stopped.spec)?;
+            tables::dedupe_again(Session::again(args, stopped)?, params, args.json)
+        }
+        "table.convert" => {
+            let params: ConvertTable = params(&stopped.spec)?;
+            tables::convert_again(Session::again(args, stopped)?, params, args.json)
+        }
         WordCount::NAME => keyed_again::<WordCount>(args, stopped, keyed::COUNTED),
         Aggregate::NAME => keyed_again::<Aggregate>(args, stopped, keyed::AGGREGATED),
         RandomShuffle::NAME => keyed_again::<RandomShuffle>(args, stopped, keyed::SHUFFLED),

@@ -7,8 +7,6 @@ use exobus_shuffle::{
     jobs::sort::{SortParams, SortReport, sort},
 };
 
-use exobus_tables::sources::InputFormat;
-
 use super::{
     folders::Folders,
     generate::{failure as file_failure, io_threads},
@@ -25,10 +23,16 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     if !args.key.is_empty() {
         return super::tables::sort_by_key(args);
     }
-    let is_table = |path: &&std::path::PathBuf| InputFormat::of(&(*path).into()) != InputFormat::Records;
-    if let Some(table) = args.input.iter().find(is_table) {
-        let text = format!("{}: a table is sorted by columns: say which, --key COLUMN", table.display());
-        return Err(Failure::text(Exit::Usage, text));
+    if args.generate.is_none() && !super::tables::are_records(&args.input, &args.read, args.job.setup.partial) {
+        let tables = args.input.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        return Err(Failure::text(
+            Exit::Usage,
+            format!("{tables}: a table is sorted by columns: say which, --key COLUMN"),
+        ));
+    }
+    let of_tables = args.read.given().filter(|name| *name != "--input-format").or(args.write.given());
+    if let Some(option) = of_tables {
+        return Err(Failure::text(Exit::Usage, format!("{option} is for tables, which are sorted by --key COLUMN")));
     }
     let mut session = Session::open(&args.job)?;
     if args.generate.is_some() {

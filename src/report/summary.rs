@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use exobus_actors::protocol::host::JobEnd;
 use exobus_shuffle::{jobs::sort::SortReport, keyed::KeyedReport};
-use exobus_tables::jobs::sort::SortedTable;
+use exobus_tables::jobs::Rewritten;
 use serde::Serialize;
 
 use super::text;
@@ -82,20 +82,6 @@ impl JobSummary {
         }
     }
 
-    /// Of a sort of a table.
-    pub fn of_table(report: &SortedTable, end: &JobEnd, place: &Place, seconds: f64) -> Self {
-        Self {
-            rows: report.rows,
-            row_hash_in: report.row_hash_in.to_string(),
-            row_hash_out: report.row_hash_out.to_string(),
-            strategy: report.strategy.name().to_owned(),
-            partitions: report.files as u32,
-            files: report.files,
-            owner_bytes: end.owner_bytes.max(report.owner_bytes),
-            ..Self::of_nodes(end, place, seconds, report.input_bytes)
-        }
-    }
-
     /// What the nodes say; the rest is empty.
     fn of_nodes(end: &JobEnd, place: &Place, seconds: f64, bytes: u64) -> Self {
         Self {
@@ -121,20 +107,11 @@ impl JobSummary {
 
     /// Three lines for people; `output` says where the files are.
     pub fn for_people(&self, place: &Place, output: &str) -> String {
-        self.sorted(place, output, ["records", "record"])
-    }
-
-    /// The same of a sort of a table.
-    pub fn of_rows_for_people(&self, place: &Place, output: &str) -> String {
-        self.sorted(place, output, ["rows", "row"])
-    }
-
-    fn sorted(&self, place: &Place, output: &str, [rows, row]: [&str; 2]) -> String {
         self.three_lines(
             place,
-            &format!("sorted {} {rows}", text::count(self.rows)),
+            &format!("sorted {} records", text::count(self.rows)),
             &format!("{} in {output}", self.files()),
-            &format!("every {row} exactly once: hash {} of what was read and of what was written", self.row_hash_out),
+            &format!("every record exactly once: hash {} of what was read and of what was written", self.row_hash_out),
         )
     }
 
@@ -159,6 +136,57 @@ impl JobSummary {
 
     fn files(&self) -> String {
         format!("{} file{}", text::count(self.files), if self.files == 1 { "" } else { "s" })
+    }
+}
+
+/// What a job over a table did. As JSON, the keys are these names and those of [`JobSummary`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableSummary {
+    /// What any job says.
+    #[serde(flatten)]
+    pub job: JobSummary,
+    /// Rows that were written.
+    pub rows_out: u64,
+    /// Bytes of the output files.
+    pub output_bytes: u64,
+}
+
+/// What people call what a job did to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableWords {
+    /// "sorted"
+    pub did: &'static str,
+}
+
+impl TableSummary {
+    /// From what the program and the nodes say.
+    pub fn new(report: &Rewritten, end: &JobEnd, place: &Place, seconds: f64) -> Self {
+        let job = JobSummary {
+            rows: report.rows_read,
+            row_hash_in: report.row_hash_in.to_string(),
+            row_hash_out: report.row_hash_out.to_string(),
+            strategy: report.strategy.map_or(String::new(), |strategy| strategy.name().to_owned()),
+            partitions: report.files as u32,
+            files: report.files,
+            owner_bytes: end.owner_bytes.max(report.owner_bytes),
+            ..JobSummary::of_nodes(end, place, seconds, report.input_bytes)
+        };
+        Self { job, rows_out: report.rows, output_bytes: report.output_bytes }
+    }
+
+    /// Three lines for people; `output` says where the files are.
+    pub fn for_people(&self, TableWords { did }: TableWords, place: &Place, output: &str) -> String {
+        let (read, wrote) = (text::count(self.job.rows), text::count(self.rows_out));
+        let (left, proof) = match self.job.rows == self.rows_out {
+            true => (String::new(), "of what was read and of what was written"),
+            false => (format!(", {wrote} of them stayed"), "of what was read, of what was written and left out"),
+        };
+        self.job.three_lines(
+            place,
+            &format!("{did} {read} rows{left}"),
+            &format!("{} in {} in {output}", text::bytes(self.output_bytes), self.job.files()),
+            &format!("every row exactly once: hash {} {proof}", self.job.row_hash_out),
+        )
     }
 }
 

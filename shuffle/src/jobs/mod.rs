@@ -7,6 +7,7 @@ pub mod pieces;
 pub mod random_shuffle;
 pub mod reads;
 pub mod sort;
+pub mod values;
 pub mod wordcount;
 
 pub use aggregate::Aggregate;

@@ -16,6 +16,7 @@ use super::shares::Share;
 use super::{KeyedJob, Partitioner, Split};
 use crate::files::FileList;
 use crate::jobs::inputs;
+use crate::jobs::values::write_value;
 use crate::rows::{ROW_HEADER_BYTES, RowBuffer};
 
 /// Rows between two looks at whether the task is still wanted.
@@ -216,12 +217,7 @@ fn map<J: Registered>(context: &mut TaskContext<'_>, params: MapParams<J>) -> Re
     })?;
     parts.finish(context.output()?, partitions)?;
     context.read_outside(share.bytes());
-    let made = rmp_serde::to_vec_named(&made).map_err(TaskError::fatal)?;
-    let writer = context.output_at(1)?;
-    writer.begin_part(Some(made.len() as u64))?;
-    writer.write(&made)?;
-    writer.end_part(1, RowHash::default());
-    Ok(())
+    write_value(context, 1, &made)
 }
 
 /// The parts of an object that is written in their order.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_schema::Schema;
+use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
+use exobus_actors::task::{JobError, TaskOptions};
 use exobus_files::{Access, FileStatus, Location};
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -13,8 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::budget::{TaskBudget, of_table};
+use super::rewrite::Rewrite;
+use super::table::{Piece, with_places};
 use crate::block::Layout;
-use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
+use crate::semantics::{KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
+use crate::sinks::OutputFormat;
 use crate::sources::text::{INFERRED_FILES, Packing, TextState};
 use crate::sources::{InputFile, InputFormat, NamedTypes, Source, TextOptions, parse_schema, print_schema};
 
@@ -28,16 +32,16 @@ const SPLIT_MAX: (u64, u64) = (u32::MAX as u64, 1 << 44);
 const UNKNOWN_ROW_BYTES: u64 = 50;
 /// What a row takes while it is put in order: its key, where it is, its place and its hash.
 pub(super) const ROW_BYTES: u64 = 112;
-/// The column of places, which rows have on their way: no table may have one of this name.
-pub(super) const PLACE: &str = "exobus.place";
-
 /// What `describe` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct DescribeParams {
     #[serde(with = "exobus_actors::paths")]
     pub(super) inputs: Vec<PathBuf>,
     pub(super) partial: bool,
+    /// Columns that the job looks at.
     pub(super) key: Vec<KeyColumn>,
+    /// What files will be written as, where that is said.
+    pub(super) format: Option<OutputFormat>,
     pub(super) reading: ReadOptions,
 }
 
@@ -63,13 +67,15 @@ impl ReadOptions {
 }
 
 /// A table as it was found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Described {
-    /// The [`Layout`] of its rows on their way, encoded: columns of all files, as Parquet has them, and that of places.
+    /// The [`Layout`] of its rows on their way, encoded: columns of all files, as the format has them that is written, and that of places.
     pub(super) layout: ByteBuf,
     pub(super) files: Vec<DescribedFile>,
     /// With the types of all columns of text.
     pub(super) reading: ReadOptions,
+    /// What files will be written as.
+    pub(super) format: OutputFormat,
 }
 
 /// One of its files.
@@ -122,6 +128,8 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         listed.push((location.to_path_buf(), status));
         context.check_cancelled()
     })?;
+    let first = listed.first().map(|(path, _)| params.reading.format(&Location::from(path))).transpose()?;
+    let format = params.format.or(first.and_then(OutputFormat::of)).unwrap_or_default();
     let types = types_of_text(&listed, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
     let reading = ReadOptions { schema, format: params.reading.format };
@@ -140,10 +148,12 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         files.push(file);
     }
     let unified = unified.ok_or_else(|| TaskError::request("there is no file"))?;
-    let schema = stored_schema(FileTypes::Parquet, &unified.schema()).map_err(of_table)?;
-    KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
+    let schema = stored_schema(format.types(), &unified.schema()).map_err(of_table)?;
+    if !params.key.is_empty() {
+        KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
+    }
     let layout = Layout::new(&with_places(&schema)?).map_err(of_table)?;
-    Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading })
+    Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading, format })
 }
 
 /// Types of the columns of text: what is said, and of others what files at even distances show together.
@@ -228,19 +238,21 @@ pub(super) fn open(file: &DescribedFile, reading: &ReadOptions, budget: &Arc<Tas
     source.map_err(|error| budget.of_source(error))
 }
 
-/// The schema with the column of places behind the others.
-fn with_places(schema: &Schema) -> Result<Schema, TaskError> {
-    if schema.column_with_name(PLACE).is_some() {
-        return Err(TaskError::request(format!(
-            "the table has a column {PLACE}, a name that exobus uses itself: rename it"
-        )));
-    }
-    let place = arrow_schema::Field::new(PLACE, arrow_schema::DataType::UInt64, false);
-    let fields = schema.fields().iter().cloned().chain([Arc::new(place)]);
-    Ok(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
-}
-
 impl Described {
+    /// Looks at a table, of which a job looks at these columns.
+    pub(super) async fn of(futures: &Futures, rewrite: &Rewrite, key: &[KeyColumn]) -> Result<Self, JobError> {
+        let Rewrite { inputs, reading, writing, partial, .. } = rewrite.clone();
+        let params = DescribeParams { inputs, partial, key: key.to_vec(), format: writing.format, reading };
+        let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
+        futures.get_value(&futures.submit_with(describe, &params, &[], options)?).await
+    }
+
+    /// Its splits, one by one.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
+        let splits = self.files.iter().flat_map(|file| (0..file.splits.len()).map(move |split| (file, split)));
+        (0..).zip(splits).map(|(before, (file, split))| Piece::new(file, split, before))
+    }
+
     /// Bytes of all its rows in memory, as far as its files say.
     pub(super) fn value_bytes(&self) -> u64 {
         self.splits().map(|split| split.value_bytes).sum()

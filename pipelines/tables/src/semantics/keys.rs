@@ -274,6 +274,15 @@ impl KeyRows {
         self.bytes.reserve_exact(key_bytes);
     }
 
+    /// Adds a key behind those that are there.
+    ///
+    /// # Panics
+    /// 4 GiB of keys.
+    pub fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(u32::try_from(self.bytes.len()).expect("less than 4 GiB of keys"));
+    }
+
     /// Forgets all keys and keeps their memory for others.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -2,7 +2,8 @@
 //!
 //! - [`ParquetSink`]: row groups whose borders follow from the rows alone;
 //! - [`IpcSink`]: Arrow IPC;
-//! - [`TextSink`]: CSV and TSV.
+//! - [`TextSink`]: CSV and TSV;
+//! - [`TableSink`]: any of them ([`OutputFormat`]).
 //!
 //! Promises: bytes of a file follow from schema, rows and options, however rows come in batches, and whatever memory there is; rows come in the types of the schema
 //! that is said, which are plain ([`plain`](crate::plain)).
@@ -11,6 +12,7 @@ mod border;
 mod compression;
 mod ipc;
 mod parquet;
+mod table;
 mod text;
 
 use arrow_array::RecordBatch;
@@ -19,6 +21,7 @@ use arrow_schema::{DataType, Schema};
 pub use self::compression::{Compression, UnknownCompression};
 pub use self::ipc::IpcSink;
 pub use self::parquet::{GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
+pub use self::table::{OutputFormat, TableSink};
 pub use self::text::TextSink;
 use crate::TableError;
 use crate::sources::MemoryDenied;

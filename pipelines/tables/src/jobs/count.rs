@@ -1,0 +1,236 @@
+//! How many rows there are, and which hash has so many before it: what files of even length are made from.
+
+use exobus_actors::futures::Futures;
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_actors::task::{JobError, TaskOptions};
+use exobus_shuffle::cuts::Cuts;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::ReadOptions;
+use super::budget::TaskBudget;
+use super::described::{Described, LOOK_BYTES, open};
+use super::rewrite::place_hash;
+use super::table::{Piece, first_place};
+
+/// What `count` is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct CountParams {
+    piece: Piece,
+    reading: ReadOptions,
+}
+
+/// How many rows each of some splits of a file has.
+#[task(name = "table.count", deterministic = true)]
+fn count_rows(context: &mut TaskContext<'_>, params: CountParams) -> Result<Vec<u64>, TaskError> {
+    let budget = TaskBudget::new(context);
+    let CountParams { piece, reading } = params;
+    context.check_path(&piece.file.path)?;
+    let file = open(&piece.file, &reading, &budget)?;
+    let first = (!file.schema().fields().is_empty()).then_some(&[0_usize][..]);
+    let mut counted = Vec::with_capacity(piece.splits.len());
+    for (split, _, described) in piece.splits() {
+        let mut rows = 0;
+        for batch in
+            file.read(split, described.state, first, &budget.shared()).map_err(|error| budget.of_source(error))?
+        {
+            context.check_cancelled()?;
+            rows += batch.map_err(|error| budget.of_source(error))?.batch.num_rows() as u64;
+        }
+        counted.push(rows);
+        context.read_outside(described.value_bytes);
+    }
+    file.file().check().map_err(|error| budget.of_source(error))?;
+    Ok(counted)
+}
+
+/// Splits that one task counts.
+const SPLITS_PER_TASK: usize = 8;
+
+/// Reads the table for the number of rows of each split that nobody says.
+pub(super) async fn count(futures: &Futures, described: &mut Described) -> Result<(), JobError> {
+    let mut tasks = Vec::new();
+    let mut before = 0;
+    for (number, file) in described.files.iter().enumerate() {
+        for (at, splits) in file.splits.chunks(SPLITS_PER_TASK).enumerate() {
+            let from = at * SPLITS_PER_TASK;
+            if splits.iter().any(|split| split.rows.is_none()) {
+                let mut piece = Piece::new(file, from, before + from as u32);
+                piece.splits.end = from + splits.len();
+                piece.file.splits = splits.to_vec();
+                let largest = splits.iter().map(|split| split.value_bytes).max().unwrap_or(0);
+                let options = TaskOptions { outside_bytes: LOOK_BYTES + largest / 4, ..TaskOptions::default() };
+                let params = CountParams { piece, reading: described.reading.clone() };
+                tasks.push((number, from, futures.submit_with(count_rows, &params, &[], options)?));
+            }
+        }
+        before += file.splits.len() as u32;
+    }
+    for (file, from, task) in tasks {
+        let counted: Vec<u64> = futures.get_value(&task).await?;
+        for (split, rows) in described.files[file].splits[from..].iter_mut().zip(counted) {
+            split.rows = Some(rows);
+        }
+    }
+    Ok(())
+}
+
+/// The rows of a table, counted: of each split how many are before it, and in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counted(Vec<(u32, u64)>);
+
+impl Counted {
+    /// Of a table whose splits are all counted.
+    pub(super) fn of(described: &Described) -> Result<Self, JobError> {
+        let splits = (0..).zip(described.splits()).map(|(before, split)| Some((before, split.rows?)));
+        splits.collect::<Option<_>>().map(Self).ok_or_else(|| JobError::program("rows of a split were not counted"))
+    }
+
+    fn rows(&self) -> u64 {
+        self.0.iter().map(|(_, rows)| rows).sum()
+    }
+}
+
+/// What `rank` is told: hashes of rows of these splits that begin with some bits are counted by the bits behind them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct RankParams {
+    /// The number of each split and its rows.
+    splits: Vec<(u32, u64)>,
+    seed: u64,
+    /// First bits of hashes, `bits` of each, rising.
+    prefixes: Vec<u64>,
+    bits: u32,
+    /// How many bits behind them are counted by; none: the hashes themselves are wanted.
+    more: u32,
+}
+
+/// Rows that one task hashes, unless a single split has more.
+const ROWS_PER_TASK: u64 = 1 << 25;
+/// Rows between two looks at whether the task is still wanted.
+const ROWS_PER_LOOK: u64 = 1 << 16;
+/// Of so few rows the hashes are looked at one by one.
+const HASHES_MAX: u64 = 1 << 18;
+/// Counts of one round, at most, and bits by which one round counts.
+const COUNTS_MAX: u32 = 1 << 20;
+const BITS_MAX: u32 = 16;
+
+/// Counts, four bytes for each prefix and each number behind it; or hashes, sixteen bytes each.
+#[task(name = "table.rank", deterministic = true)]
+fn rank(context: &mut TaskContext<'_>, params: RankParams) -> Result<ByteBuf, TaskError> {
+    let RankParams { splits, seed, prefixes, bits, more } = params;
+    let mut counts = vec![0_u32; if more > 0 { prefixes.len() << more } else { 0 }];
+    let mut hashes = Vec::new();
+    for (before, rows) in splits {
+        for row in 0..rows {
+            if row % ROWS_PER_LOOK == 0 {
+                context.check_cancelled()?;
+            }
+            let hash = place_hash(seed, first_place(before) + row);
+            let Ok(at) = prefixes.binary_search(&first_bits(hash, bits)) else { continue };
+            match more {
+                0 => hashes.extend_from_slice(&hash.to_be_bytes()),
+                _ => counts[at << more | first_bits(hash << bits, more) as usize] += 1,
+            }
+        }
+    }
+    hashes.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
+    Ok(ByteBuf::from(hashes))
+}
+
+/// So many first bits of a hash, 64 at most.
+fn first_bits(hash: u128, bits: u32) -> u64 {
+    if bits == 0 { 0 } else { (hash >> (128 - bits)) as u64 }
+}
+
+/// A cut that is looked for: among hashes with this beginning it is the one of this rank.
+#[derive(Clone, Copy, Debug)]
+struct Sought {
+    prefix: u64,
+    rank: u64,
+}
+
+/// The hashes at even distances of all rows, so that partitions differ by one row at most: a radix selection of all of them at once.
+pub(super) async fn even_cuts(
+    futures: &Futures,
+    counted: &Counted,
+    seed: u64,
+    partitions: u32,
+) -> Result<Cuts, JobError> {
+    let rows = counted.rows();
+    if rows == 0 {
+        return Cuts::even(partitions as usize).map_err(JobError::program);
+    }
+    // Where there are more files than rows, cuts are equal and files between them empty.
+    let rank_of = |cut: u32| (u128::from(cut) * u128::from(rows) / u128::from(partitions)) as u64;
+    let mut sought: Vec<Sought> = (1..partitions).map(|cut| Sought { prefix: 0, rank: rank_of(cut) }).collect();
+    let (mut bits, mut candidates) = (0, rows);
+    loop {
+        let mut prefixes: Vec<u64> = sought.iter().map(|sought| sought.prefix).collect();
+        prefixes.dedup();
+        let groups = prefixes.len() as u64;
+        let more = (COUNTS_MAX / groups as u32).max(2).ilog2().min(BITS_MAX).min(64 - bits);
+        let fetch = more == 0 || candidates <= HASHES_MAX + 4 * groups;
+        let params = |splits: &[(u32, u64)]| RankParams {
+            splits: splits.to_vec(),
+            seed,
+            prefixes: prefixes.clone(),
+            bits,
+            more: if fetch { 0 } else { more },
+        };
+        let tasks = chunks(&counted.0).map(|splits| futures.submit(rank, &params(splits), &[]));
+        let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+        if fetch {
+            let mut hashes: Vec<u128> = Vec::new();
+            for task in &tasks {
+                let of_task: ByteBuf = futures.get_value(task).await?;
+                hashes.extend(of_task.as_chunks().0.iter().map(|bytes| u128::from_be_bytes(*bytes)));
+            }
+            hashes.sort_unstable();
+            let cut = |sought: &Sought| {
+                let first = hashes.partition_point(|hash| first_bits(*hash, bits) < sought.prefix);
+                hashes[first + sought.rank as usize].to_be_bytes().to_vec()
+            };
+            return Cuts::new(sought.iter().map(cut).collect()).map_err(JobError::program);
+        }
+        let mut counts = vec![0_u64; prefixes.len() << more];
+        for task in &tasks {
+            let of_task: ByteBuf = futures.get_value(task).await?;
+            let of_task = of_task.as_chunks().0.iter().map(|bytes| u64::from(u32::from_le_bytes(*bytes)));
+            counts.iter_mut().zip(of_task).for_each(|(sum, count)| *sum += count);
+        }
+        candidates = narrow(&mut sought, &prefixes, &counts, more);
+        bits += more;
+    }
+}
+
+/// Splits that follow each other, as many as a task hashes.
+fn chunks(splits: &[(u32, u64)]) -> impl Iterator<Item = &[(u32, u64)]> {
+    let mut rows = 0;
+    splits.chunk_by(move |(_, before), (_, next)| {
+        rows += before;
+        let goes_on = rows + next <= ROWS_PER_TASK;
+        if !goes_on {
+            rows = 0;
+        }
+        goes_on
+    })
+}
+
+/// Looks for each cut further among the hashes that begin as it does, `more` bits further; how many hashes these are.
+fn narrow(sought: &mut [Sought], prefixes: &[u64], counts: &[u64], more: u32) -> u64 {
+    let (mut candidates, mut last) = (0, None);
+    for sought in sought {
+        let group = prefixes.partition_point(|prefix| *prefix < sought.prefix);
+        let mut next = group << more;
+        while sought.rank >= counts[next] {
+            sought.rank -= counts[next];
+            next += 1;
+        }
+        sought.prefix = sought.prefix << more | (next - (group << more)) as u64;
+        if last.replace(sought.prefix) != Some(sought.prefix) {
+            candidates += counts[next];
+        }
+    }
+    candidates
+}

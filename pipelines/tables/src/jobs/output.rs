@@ -1,0 +1,163 @@
+//! How files of a table are written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use exobus_actors::ids::RowHash;
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_files::{IoBuffer, Schema, Token};
+use exobus_shuffle::jobs::outputs::{self, PartFailure, PartFile};
+use serde::{Deserialize, Serialize};
+
+use super::budget::{TaskBudget, of_table};
+use crate::RowHasher;
+use crate::semantics::{KeyColumn, Nulls};
+use crate::sinks::{
+    Compression, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, ParquetOptions, SinkError, SortedColumn,
+    TableSink,
+};
+
+/// How much is in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileSize {
+    /// So many bytes of values, about.
+    Bytes(u64),
+    /// So many rows; the last file has what is left.
+    Rows(u64),
+    /// As much as makes so many files.
+    Count(u32),
+}
+
+impl Default for FileSize {
+    fn default() -> Self {
+        Self::Bytes(64 << 20)
+    }
+}
+
+impl FileSize {
+    /// How many files a table of so many bytes of values and rows has, at least one.
+    pub(super) fn files(self, value_bytes: u64, rows: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => value_bytes.div_ceil(bytes.max(1)).max(1),
+            Self::Rows(of_file) => rows.div_ceil(of_file.max(1)).max(1),
+            Self::Count(files) => u64::from(files).max(1),
+        }
+    }
+}
+
+/// How files are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteOptions {
+    /// The format; `None`: that of the first file that is read.
+    pub format: Option<OutputFormat>,
+    /// How pages of Parquet are compressed.
+    pub compression: Compression,
+    /// Most rows of a row group of Parquet.
+    pub group_rows: u64,
+    /// How much is in a file.
+    pub file_size: FileSize,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        let (compression, file_size) = (Compression::default(), FileSize::default());
+        Self { format: None, compression, group_rows: GROUP_ROWS, file_size }
+    }
+}
+
+impl WriteOptions {
+    /// Memory that a sink takes for a file of so many bytes of values and rows.
+    pub(super) fn sink_bytes(&self, file_bytes: u64, rows: u64) -> u64 {
+        let (rows, group_rows) = (rows.max(1), self.group_rows.min(rows.max(1)));
+        let group_bytes = u128::from(file_bytes) * u128::from(group_rows) / u128::from(rows);
+        GROUP_MEMORY_FACTOR * GROUP_BYTES.min(group_bytes as u64)
+    }
+}
+
+/// What tasks are told that write files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FileParams {
+    /// The folder.
+    #[serde(with = "exobus_actors::paths")]
+    pub(super) directory: std::path::PathBuf,
+    /// The name of the file in it.
+    pub(super) name: String,
+    pub(super) format: OutputFormat,
+    pub(super) options: WriteOptions,
+    /// By what its rows are sorted, which readers are told.
+    pub(super) sorted_by: Vec<KeyColumn>,
+    /// Bytes of each of the two buffers that it is written with.
+    pub(super) buffer_bytes: u64,
+}
+
+/// A file as it was written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Written {
+    pub(super) token: Token,
+    pub(super) row_hash: RowHash,
+}
+
+/// What the manifest of a folder of such files says of them.
+pub(super) fn manifest(format: OutputFormat, schema: &SchemaRef) -> Schema {
+    let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let delimiter = if format == OutputFormat::Tsv { '\t' } else { ',' };
+    Schema::columns(&format.to_string(), columns, delimiter, matches!(format, OutputFormat::Csv | OutputFormat::Tsv))
+}
+
+/// A file that a task writes.
+pub(super) struct TableFile<'a> {
+    sink: TableSink<PartFile>,
+    failure: PartFailure,
+    hasher: &'a RowHasher,
+    budget: Arc<TaskBudget>,
+    row_hash: RowHash,
+}
+
+impl<'a> TableFile<'a> {
+    /// Begins one of rows of this schema.
+    pub(super) fn create(
+        context: &TaskContext<'_>,
+        params: &FileParams,
+        buffers: Vec<IoBuffer>,
+        (schema, hasher): (&SchemaRef, &'a RowHasher),
+        budget: &Arc<TaskBudget>,
+    ) -> Result<Self, TaskError> {
+        let file = PartFile::new(outputs::create_file(context, (&params.directory, &params.name), buffers, 0)?);
+        let failure = file.failure();
+        let parquet = params.parquet(schema);
+        let sink = TableSink::new(params.format, file, schema, &parquet, &budget.shared());
+        let sink = sink.map_err(|error| budget.of_sink(error, failure.take()))?;
+        Ok(Self { sink, failure, hasher, budget: budget.clone(), row_hash: RowHash::default() })
+    }
+
+    /// Writes rows, which are hashed as they are written.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), TaskError> {
+        self.row_hash += self.hasher.sum(batch).map_err(of_table)?;
+        self.sink.write(batch).map_err(|error| failed(&self.budget, &self.failure, error))
+    }
+
+    /// Ends it.
+    pub(super) fn finish(self, context: &mut TaskContext<'_>, directory: &Path) -> Result<Written, TaskError> {
+        let (file, rows) = self.sink.finish().map_err(|error| failed(&self.budget, &self.failure, error))?;
+        let token = outputs::finish_file(context, directory, file.into_output(), rows)?;
+        Ok(Written { token, row_hash: self.row_hash })
+    }
+}
+
+fn failed(budget: &TaskBudget, failure: &PartFailure, error: SinkError) -> TaskError {
+    budget.of_sink(error, failure.take())
+}
+
+impl FileParams {
+    fn parquet(&self, schema: &SchemaRef) -> ParquetOptions {
+        let sorted = |key: &KeyColumn| {
+            let (column, _) = schema.column_with_name(&key.column)?;
+            Some(SortedColumn { column, falling: key.descending, nulls_first: key.nulls == Nulls::First })
+        };
+        let sorted_by = self.sorted_by.iter().map_while(sorted).collect();
+        let WriteOptions { compression, group_rows, .. } = self.options;
+        ParquetOptions { compression: compression.codec(), sorted_by, group_rows }
+    }
+}

@@ -1,0 +1,176 @@
+//! In which order rows are put, and which of them stay.
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_schema::Schema;
+use exobus_actors::registry::TaskError;
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+
+use crate::TableError;
+use crate::jobs::budget::of_table;
+use crate::jobs::dedupe::Keep;
+use crate::semantics::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows};
+
+/// Bytes of the hash of a place.
+const HASH_BYTES: usize = 16;
+
+/// An arrangement, as parameters of jobs and tasks have it: what tasks make follows from the version of the bytes of keys, too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::jobs) struct Arrangement {
+    order: Order,
+    /// Of rows of one key one stays.
+    distinct: Option<Distinct>,
+    version: u32,
+}
+
+/// What decides first; places decide behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Order {
+    /// Columns.
+    Key(Vec<KeyColumn>),
+    /// A hash of the place under this seed.
+    Random(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Distinct {
+    /// In which order rows of one key are.
+    order_by: Vec<KeyColumn>,
+    keep: Keep,
+}
+
+impl Arrangement {
+    /// In the order of a key.
+    pub(in crate::jobs) fn by_key(key: Vec<KeyColumn>) -> Self {
+        Self { order: Order::Key(key), distinct: None, version: KEY_VERSION }
+    }
+
+    /// In an order that follows from a seed.
+    pub(in crate::jobs) fn at_random(seed: u64) -> Self {
+        Self { order: Order::Random(seed), distinct: None, version: KEY_VERSION }
+    }
+
+    /// One row of each key, in the order of these.
+    pub(in crate::jobs) fn distinct(key: Vec<KeyColumn>, order_by: Vec<KeyColumn>, keep: Keep) -> Self {
+        Self { order: Order::Key(key), distinct: Some(Distinct { order_by, keep }), version: KEY_VERSION }
+    }
+
+    /// The columns by whose values rows are put in order, all together.
+    pub(super) fn key(&self) -> Option<&[KeyColumn]> {
+        match &self.order {
+            Order::Key(key) => Some(key),
+            Order::Random(_) => None,
+        }
+    }
+
+    /// The columns that it looks at.
+    pub(super) fn columns(&self) -> Vec<KeyColumn> {
+        let order_by = self.distinct.iter().flat_map(|distinct| &distinct.order_by);
+        self.key().unwrap_or_default().iter().chain(order_by).cloned().collect()
+    }
+
+    /// The seed of a random order.
+    pub(super) fn seed(&self) -> Option<u64> {
+        match self.order {
+            Order::Key(_) => None,
+            Order::Random(seed) => Some(seed),
+        }
+    }
+
+    /// Whether of rows of one key one stays; files end where keys do, then.
+    pub(super) fn is_distinct(&self) -> bool {
+        self.distinct.is_some()
+    }
+
+    /// What puts rows of this schema in order.
+    pub(super) fn arranger(&self, schema: &Schema) -> Result<Arranger, TaskError> {
+        if self.version != KEY_VERSION {
+            let version = self.version;
+            return Err(TaskError::fatal(format!(
+                "keys are of version {version}, this release makes version {KEY_VERSION}"
+            )));
+        }
+        let keys = match &self.order {
+            Order::Key(key) => Keys::Columns(KeyEncoder::new(schema, key).map_err(of_table)?),
+            Order::Random(seed) => Keys::Random(*seed),
+        };
+        let order_by = self.distinct.as_ref().map(|distinct| &distinct.order_by).filter(|order| !order.is_empty());
+        let ties = order_by.map(|order| KeyEncoder::new(schema, order)).transpose().map_err(of_table)?;
+        Ok(Arranger { keys, ties, keep: self.distinct.as_ref().map(|distinct| distinct.keep) })
+    }
+}
+
+/// Makes bytes of rows that compare as the rows do. Batches have the places of their rows as their last column.
+#[derive(Clone, Debug)]
+pub(super) struct Arranger {
+    keys: Keys,
+    /// What decides between rows of one key.
+    ties: Option<KeyEncoder>,
+    /// Which row of a key stays.
+    pub(super) keep: Option<Keep>,
+}
+
+#[derive(Clone, Debug)]
+enum Keys {
+    Columns(KeyEncoder),
+    Random(u64),
+}
+
+/// Bytes of the rows of a batch.
+#[derive(Debug)]
+pub(super) struct Arranged {
+    pub(super) keys: KeyRows,
+    pub(super) ties: Option<KeyRows>,
+}
+
+impl Arranger {
+    /// How many bytes of memory [`arrange`](Self::arrange) takes.
+    pub(super) fn bytes(&self, batch: &RecordBatch) -> Result<u64, TableError> {
+        let keys = match &self.keys {
+            Keys::Columns(encoder) => encoder.bytes(batch)?,
+            Keys::Random(_) => (HASH_BYTES + size_of::<u32>()) as u64 * batch.num_rows() as u64,
+        };
+        Ok(keys + self.ties.as_ref().map_or(Ok(0), |ties| ties.bytes(batch))?)
+    }
+
+    pub(super) fn arrange(&self, batch: &RecordBatch) -> Result<Arranged, TableError> {
+        let keys = match &self.keys {
+            Keys::Columns(encoder) => encoder.encode(batch)?,
+            Keys::Random(seed) => {
+                let mut keys = KeyRows::default();
+                keys.reserve(batch.num_rows(), HASH_BYTES * batch.num_rows());
+                places(batch).iter().for_each(|place| keys.push(&place_hash(*seed, *place).to_be_bytes()));
+                keys
+            }
+        };
+        Ok(Arranged { keys, ties: self.ties.as_ref().map(|ties| ties.encode(batch)).transpose()? })
+    }
+}
+
+/// The places of the rows of a batch.
+pub(super) fn places(batch: &RecordBatch) -> &[u64] {
+    batch.columns().last().expect("a column of places").as_primitive::<UInt64Type>().values()
+}
+
+/// Where a row of this place stands in the random order of a seed.
+pub(in crate::jobs) fn place_hash(seed: u64, place: u64) -> u128 {
+    XxHash3_128::oneshot_with_seed(seed, &place.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever kept a seed keeps an order: these must never change.
+    #[test]
+    fn random_orders_are_fixed() {
+        let order = |seed| {
+            let mut places: Vec<u64> = (0..10).collect();
+            places.sort_by_key(|place| place_hash(seed, *place));
+            places
+        };
+        assert_eq!((order(0), order(1)), (vec![], vec![]));
+    }
+}

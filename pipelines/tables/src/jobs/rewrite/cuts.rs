@@ -1,0 +1,120 @@
+//! Where one file ends and the next begins: it follows from the input alone.
+//!
+//! A cut is the key of a row and, behind it, its place: a key with more rows than a file has is divided by these. Where rows of one key have to come together it is the key alone.
+
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::task::{JobError, TaskOptions};
+use exobus_shuffle::cuts::Cuts;
+use serde_bytes::ByteBuf;
+
+use super::arrangement::Arrangement;
+use super::sample::{SampleParams, sample};
+use crate::jobs::count::{Counted, even_cuts};
+use crate::jobs::described::{Described, DescribedSplit, LOOK_BYTES};
+use crate::jobs::table::Piece;
+use crate::sources::BATCH_ROWS_MAX;
+
+/// So much of a key is in a cut; a longer one is cut there, and not divided.
+const CUT_KEY_MAX: usize = 256;
+/// So many splits are sampled from beginning to end; of more, the first batches of many stand for all: rows of a table in some order are in all of them.
+const SAMPLED_WHOLE: usize = 32;
+/// Of so many splits for each file.
+const SPLITS_PER_FILE: usize = 4;
+/// Keys that are sampled for each file, and in all at least and at most.
+const KEYS_PER_FILE: u64 = 40;
+const KEYS_MIN: u64 = 2_000;
+const KEYS_MAX: u64 = 40_000;
+/// Splits that one task samples, where it looks at their first batches.
+const SPLITS_PER_TASK: usize = 16;
+
+/// The cut before a row of this key and, unless rows of one key come together, of this place.
+pub(super) fn cut(key: &[u8], place: Option<u64>) -> Vec<u8> {
+    match place {
+        _ if key.len() > CUT_KEY_MAX => key[..CUT_KEY_MAX].to_vec(),
+        Some(place) => [key, &place.to_be_bytes()].concat(),
+        None => key.to_vec(),
+    }
+}
+
+/// Whether a row of this key and place is before a cut. No key is the beginning of another one.
+pub(super) fn is_before(cut: &[u8], key: &[u8], place: u64) -> bool {
+    match cut.strip_prefix(key) {
+        Some(of_place) => place.to_be_bytes().as_slice() < of_place,
+        None => key < cut,
+    }
+}
+
+/// The cuts between so many files.
+pub(super) async fn cuts(
+    futures: &Futures,
+    described: &Described,
+    arrangement: &Arrangement,
+    layout: &ObjectRef,
+    partitions: u32,
+) -> Result<Cuts, JobError> {
+    if partitions == 1 || described.splits().next().is_none() {
+        return Cuts::from_sample(Vec::new(), partitions as usize).map_err(JobError::program);
+    }
+    match arrangement.seed() {
+        Some(seed) => even_cuts(futures, &Counted::of(described)?, seed, partitions).await,
+        None => sampled(futures, described, arrangement, layout, partitions).await,
+    }
+}
+
+/// Cuts from keys of some splits.
+async fn sampled(
+    futures: &Futures,
+    described: &Described,
+    arrangement: &Arrangement,
+    layout: &ObjectRef,
+    partitions: u32,
+) -> Result<Cuts, JobError> {
+    let splits: Vec<Piece> = described.pieces().collect();
+    let first_only = splits.len() > SAMPLED_WHOLE;
+    let count = splits.len().min(SAMPLED_WHOLE.max(SPLITS_PER_FILE * partitions as usize));
+    let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
+    let pieces: Vec<Piece> = (0..count).map(|at| splits[at * splits.len() / count].clone()).collect();
+    let at_a_time = if first_only { SPLITS_PER_TASK } else { 1 };
+    // Of a split that is read to its end, so many batches are looked at, about.
+    let batches = |split: &DescribedSplit| split.rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
+    let looked_at: u64 = pieces
+        .iter()
+        .flat_map(|piece| &piece.file.splits)
+        .map(|split| if first_only { 1 } else { batches(split) })
+        .sum();
+    let keys = wanted.div_ceil(looked_at.max(1)).max(1) as usize;
+    let tasks = pieces.chunks(at_a_time).map(|pieces| {
+        let largest = pieces.iter().map(|piece| piece.file.splits[0].value_bytes).max().unwrap_or(0);
+        let outside_bytes = LOOK_BYTES + largest / if first_only { 4 } else { 1 };
+        let (reading, arrangement) = (described.reading.clone(), arrangement.clone());
+        let params = SampleParams { pieces: pieces.to_vec(), reading, arrangement, keys, first_only };
+        let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
+        futures.submit_with(sample, &params, &[layout.arg()], options)
+    });
+    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    let mut keys = Vec::new();
+    for task in &tasks {
+        let sampled: Vec<ByteBuf> = futures.get_value(task).await?;
+        keys.extend(sampled.into_iter().map(ByteBuf::into_vec));
+    }
+    Cuts::from_sample(keys, partitions as usize).map_err(JobError::program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_stands_before_its_row_and_behind_those_before_it() {
+        let at = cut(b"key", Some(7));
+        for (key, place, before) in
+            [("key", 6, true), ("key", 7, false), ("key", 8, false), ("kex", 9, true), ("kez", 0, false)]
+        {
+            assert_eq!(is_before(&at, key.as_bytes(), place), before, "{key} {place}");
+        }
+        let whole = cut(b"key", None);
+        assert!(!is_before(&whole, b"key", 0) && is_before(&whole, b"kex", 9));
+        let long = vec![b'x'; CUT_KEY_MAX + 1];
+        assert!(!is_before(&cut(&long, Some(1)), &long, 0), "a key that is too long is not divided");
+    }
+}

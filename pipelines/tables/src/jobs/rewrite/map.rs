@@ -1,0 +1,105 @@
+//! Splits in, an object with a part for each file out.
+
+use exobus_actors::ids::RowHash;
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_shuffle::cuts::Cuts;
+use exobus_shuffle::jobs::values::write_value;
+use serde::{Deserialize, Serialize};
+
+use super::arrangement::Arrangement;
+use super::cuts;
+use super::ordered::Ordered;
+use crate::block::{Gather, Limits, Pick, write_part};
+use crate::jobs::ReadOptions;
+use crate::jobs::budget::{TaskBudget, of_table};
+use crate::jobs::described::open;
+use crate::jobs::table::{Piece, Table};
+use crate::sources::Reservation;
+
+/// Bytes of the largest message of a part, and of the largest row.
+pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
+/// What a row takes while it is mapped, besides its values and what puts it in order: its place and its hash.
+const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>()) as u64;
+
+/// What `map` is told. Its arguments are the layout and the cuts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MapParams {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) reading: ReadOptions,
+    pub(super) arrangement: Arrangement,
+}
+
+/// Rows that were left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Dropped {
+    pub(super) rows: u64,
+    pub(super) row_hash: RowHash,
+}
+
+impl Dropped {
+    /// These, of which each has a hash.
+    pub(super) fn of(picks: &[Pick], hash: impl Fn(&Pick) -> RowHash) -> Self {
+        Self { rows: picks.len() as u64, row_hash: picks.iter().map(hash).sum() }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.row_hash += other.row_hash;
+    }
+}
+
+/// Rows of some splits, in order, as an object with a part for each file; its second output says which rows were left out.
+#[task(name = "table.map", deterministic = true)]
+pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+    let budget = TaskBudget::new(context);
+    let table = Table::of(context)?;
+    let arranger = params.arrangement.arranger(table.layout.schema())?;
+    let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
+    let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget), Vec::new(), Vec::new());
+    let (mut read_bytes, mut memory) = (0, Reservation::none(&budget.shared()));
+    for piece in &params.pieces {
+        context.check_path(&piece.file.path)?;
+        let file = open(&piece.file, &params.reading, &budget)?;
+        for (split, mut place, described) in piece.splits() {
+            let batches = file.read(split, described.state, None, &budget.shared());
+            for batch in batches.map_err(|error| budget.of_source(error))? {
+                context.check_cancelled()?;
+                let batch = batch.map_err(|error| budget.of_source(error))?;
+                // Its places and hashes.
+                let more = memory.bytes() + PLACED_BYTES * batch.batch.num_rows() as u64;
+                memory.resize(more).map_err(|denied| budget.of_rows(denied))?;
+                let placed = table.placed(&batch.batch, place)?;
+                place += batch.batch.num_rows() as u64;
+                let mut of_batch = Vec::new();
+                table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
+                hashes.push(of_batch);
+                ordered.add(placed)?;
+                sources.push(batch);
+            }
+            read_bytes += described.value_bytes;
+        }
+        file.file().check().map_err(|error| budget.of_source(error))?;
+    }
+    ordered.sort();
+    let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
+    let dropped = arranger.keep.map(|keep| ordered.keep(keep)).unwrap_or_default();
+    let dropped = Dropped::of(&dropped, hash);
+    let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
+    let mut scratch = context.scratch(MESSAGE_BYTES)?;
+    let writer = context.output()?;
+    let mut from = 0;
+    for partition in 0..cuts.partitions() {
+        let to = match cuts.keys().get(partition) {
+            Some(cut) => ordered.end_of(from, |key, place| cuts::is_before(cut, key, place)),
+            None => ordered.len(),
+        };
+        let picks = ordered.picks(from..to);
+        let row_hash = picks.iter().map(hash).sum();
+        write_part(writer, &gather, &picks, row_hash, &Limits::default(), &mut scratch).map_err(of_table)?;
+        from = to;
+    }
+    write_value(context, 1, &dropped)?;
+    context.read_outside(read_bytes);
+    Ok(())
+}

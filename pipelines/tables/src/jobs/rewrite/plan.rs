@@ -1,0 +1,151 @@
+//! What each map reads, and whether memory is enough for it.
+
+use exobus_actors::node::memory::SET_ASIDE_BYTES;
+use exobus_actors::task::JobError;
+use exobus_shuffle::Sizes;
+
+use super::map::MESSAGE_BYTES;
+use crate::jobs::WriteOptions;
+use crate::jobs::described::{Described, LOOK_BYTES, ROW_BYTES};
+use crate::jobs::table::{Piece, push_split};
+
+/// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
+const MAP_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of values of a file and how many rows it has, about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileAbout {
+    pub(super) bytes: u64,
+    pub(super) rows: u64,
+}
+
+impl FileAbout {
+    /// What a reduce takes beside the store: what puts its rows in order, and what its sink has of a row group.
+    pub(super) fn reduce_bytes(self, writing: &WriteOptions) -> u64 {
+        LOOK_BYTES + self.rows.max(1) * ROW_BYTES + writing.sink_bytes(self.bytes, self.rows)
+    }
+}
+
+/// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file.
+pub(super) fn check_memory(
+    described: &Described,
+    writing: &WriteOptions,
+    sizes: Sizes,
+    file: FileAbout,
+) -> Result<(), JobError> {
+    // Beside the region three quarters of it may be granted, and both together are no more than it.
+    let needs = |outside: u64, whole: u64| (outside * 4 / 3).max(outside + whole) + 2 * MESSAGE_BYTES;
+    let refuse = |what: String, bytes: u64| {
+        let (has, least) = (sizes.memory_bytes >> 20, (bytes + SET_ASIDE_BYTES).div_ceil(1 << 20));
+        Err(JobError::program(format!(
+            "{what} takes more than the {has} MiB of a node's store: --memory {least}MiB is the least that works"
+        )))
+    };
+    for file in &described.files {
+        for (number, split) in file.splits.iter().enumerate() {
+            let bytes = needs(LOOK_BYTES + split.outside_bytes(), split.value_bytes);
+            if bytes > sizes.memory_bytes {
+                return refuse(format!("{}, row group or piece {number},", file.path.display()), bytes);
+            }
+        }
+    }
+    let bytes = needs(file.reduce_bytes(writing), file.bytes + file.bytes / 8);
+    if bytes > sizes.memory_bytes {
+        return refuse(
+            format!("a file of {} MiB of values, of which more --files are smaller,", file.bytes >> 20),
+            bytes,
+        );
+    }
+    Ok(())
+}
+
+/// What each map reads: splits that follow each other, as many as a map takes at a time.
+pub(super) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
+    let executors = u64::from(sizes.executors_per_node.max(1));
+    let map_bytes = (sizes.memory_bytes / (2 * executors)).min(MAP_BYTES_MAX);
+    let (mut maps, mut open, mut open_bytes, mut before) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
+    for file in &described.files {
+        for (split, described) in file.splits.iter().enumerate() {
+            if !open.is_empty() && open_bytes + described.map_bytes() > map_bytes {
+                maps.push(std::mem::take(&mut open));
+                open_bytes = 0;
+            }
+            open_bytes += described.map_bytes();
+            push_split(&mut open, file, split, before);
+            before += 1;
+        }
+    }
+    if !open.is_empty() {
+        maps.push(open);
+    }
+    maps
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_files::{FileStatus, Version};
+
+    use super::*;
+    use crate::jobs::described::{DescribedFile, DescribedSplit};
+
+    fn described(files: &[&[u64]]) -> Described {
+        let file = |(number, splits): (usize, &&[u64])| DescribedFile {
+            path: format!("{number}").into(),
+            status: FileStatus { bytes: 1, version: Version::of(&[]) },
+            splits: splits
+                .iter()
+                .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None })
+                .collect(),
+        };
+        let files = files.iter().enumerate().map(file).collect();
+        Described { files, ..Described::default() }
+    }
+
+    #[test]
+    fn a_map_reads_splits_that_follow_each_other_and_each_is_read_once_in_its_place() {
+        let table = described(&[&[400, 400, 400], &[], &[100], &[2_000], &[10, 10]]);
+        // Two splits of 400 fit, three do not.
+        let memory_bytes = 4 * 2 * table.files[0].splits[0].map_bytes() + 40;
+        let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
+        let maps = maps(&table, sizes);
+        let read: Vec<Vec<(String, std::ops::Range<usize>, u32)>> = maps
+            .iter()
+            .map(|pieces| {
+                let piece = |piece: &Piece| (piece.file.path.display().to_string(), piece.splits.clone(), piece.before);
+                pieces.iter().map(piece).collect()
+            })
+            .collect();
+        assert_eq!(
+            read,
+            [
+                vec![("0".to_owned(), 0..2, 0)],
+                vec![("0".to_owned(), 2..3, 2), ("2".to_owned(), 0..1, 3)],
+                vec![("3".to_owned(), 0..1, 4)],
+                vec![("4".to_owned(), 0..2, 5)],
+            ]
+        );
+    }
+
+    #[test]
+    fn a_memory_that_is_too_small_is_refused_with_what_would_do_and_for_what() {
+        let mib = 1 << 20;
+        let refused = |memory: u64, file: u64| {
+            let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
+            let table = described(&[&[mib], &[mib, 20 * mib]]);
+            let file = FileAbout { bytes: file * mib, rows: file * 1000 };
+            check_memory(&table, &WriteOptions::default(), sizes, file).map_err(|error| error.to_string())
+        };
+        assert_eq!(refused(4096, 64), Ok(()));
+        let error = refused(64, 1).unwrap_err();
+        assert!(
+            error.contains("1, row group or piece 1,") && error.contains("the 64 MiB of a node's store"),
+            "{error}"
+        );
+        let error = refused(200, 64).unwrap_err();
+        assert!(error.contains("a file of 64 MiB") && error.contains("--files"), "{error}");
+        // What is said to be the least works.
+        let least: u64 = error.split("--memory ").nth(1).unwrap().split("MiB").next().unwrap().parse().unwrap();
+        assert_eq!(refused(least - 32, 64), Ok(()));
+        assert!(refused(least - 33, 64).is_err());
+    }
+}

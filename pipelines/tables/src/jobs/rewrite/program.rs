@@ -1,0 +1,204 @@
+//! The program of these jobs: which tasks, in which order, and what is checked.
+
+use std::cell::RefCell;
+
+use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
+use exobus_files::part_name;
+use exobus_shuffle::jobs::outputs;
+use exobus_shuffle::strategies::auto;
+use exobus_shuffle::{Job, Plan, Sizes};
+use exobus_store::Align;
+
+use super::arrangement::Arrangement;
+use super::cuts::cuts;
+use super::map::{Dropped, MESSAGE_BYTES, MapParams, map};
+use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
+use super::plan::{FileAbout, check_memory, maps};
+use super::{Rewrite, Rewritten};
+use crate::jobs::ReadOptions;
+use crate::jobs::count::count;
+use crate::jobs::described::{Described, LOOK_BYTES, ROW_BYTES};
+use crate::jobs::output::{FileParams, FileSize, manifest};
+use crate::jobs::table::{Piece, Table};
+
+/// A job as strategies run it.
+struct Rewriting {
+    name: &'static str,
+    arrangement: Arrangement,
+    /// With the types of all columns.
+    reading: ReadOptions,
+    layout: ObjectRef,
+    cuts: ObjectRef,
+    /// What each map reads.
+    maps: Vec<Vec<Piece>>,
+    plan: Plan,
+    /// A file that is written, about.
+    about: FileAbout,
+    /// What files are, but for their names.
+    file: FileParams,
+    /// The second output of each map.
+    dropped: RefCell<Vec<ObjectRef>>,
+}
+
+impl Job for Rewriting {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
+        let pieces = self.maps[index].clone();
+        let splits = pieces.iter().flat_map(|piece| &piece.file.splits);
+        let outside_bytes = LOOK_BYTES + splits.map(|split| split.outside_bytes()).sum::<u64>();
+        let params = MapParams { pieces, reading: self.reading.clone(), arrangement: self.arrangement.clone() };
+        let options = self.options(place, outside_bytes);
+        let outputs = futures.submit_many(map, &params, &[self.layout.arg(), self.cuts.arg()], 2, options)?;
+        let [parts, dropped] =
+            <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("a map has two outputs"))?;
+        self.dropped.borrow_mut().push(dropped);
+        Ok(parts)
+    }
+
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError> {
+        let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
+        let options = self.options(place, LOOK_BYTES + self.about.rows * ROW_BYTES);
+        futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
+    }
+
+    fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
+        let (part, extension) = (part_name(partition as usize, self.plan.partitions as usize), self.file.format);
+        let file = FileParams { name: format!("{part}.{extension}"), ..self.file.clone() };
+        let (scratch_bytes, outside_bytes) = (vec![file.buffer_bytes; 2], self.about.reduce_bytes(&self.file.options));
+        let params = ReduceParams { file, arrangement: self.arrangement.clone() };
+        let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
+        futures.submit_with(reduce, &params, &self.args(columns), options)
+    }
+}
+
+impl Rewriting {
+    fn args(&self, blocks: &[Arg]) -> Vec<Arg> {
+        std::iter::once(self.layout.arg()).chain(blocks.iter().cloned()).collect()
+    }
+
+    /// Of tasks that write parts.
+    fn options(&self, place: Place, outside_bytes: u64) -> TaskOptions {
+        let scratch_bytes = vec![MESSAGE_BYTES];
+        TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() }
+    }
+}
+
+/// Puts the rows of a table in another order.
+pub(in crate::jobs) async fn run(
+    futures: Futures,
+    name: &'static str,
+    rewrite: Rewrite,
+    arrangement: Arrangement,
+) -> Result<Rewritten, JobError> {
+    let mut described = Described::of(&futures, &rewrite, &arrangement.columns()).await?;
+    if described.rows().is_none()
+        && (arrangement.seed().is_some() || matches!(rewrite.writing.file_size, FileSize::Rows(_)))
+    {
+        count(&futures, &mut described).await?;
+    }
+    let (value_bytes, rows, writing) = (described.value_bytes(), described.rows(), rewrite.writing);
+    let sizes = Sizes::of(&futures.nodes(), value_bytes);
+    let rows_about: u64 = described.splits().map(|split| split.rows_about()).sum();
+    let files = writing.file_size.files(value_bytes, rows_about);
+    let about = FileAbout { bytes: value_bytes / files, rows: rows_about.div_ceil(files) };
+    check_memory(&described, &writing, sizes, about)?;
+    let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
+    let maps = maps(&described, sizes);
+    let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
+    let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
+    let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
+    let strategy = rewrite.strategy.unwrap_or_else(|| auto::choose(sizes, maps.len(), &plan));
+    futures.plan_stage(&format!("{name}.map"), maps.len() as u64, value_bytes)?;
+    futures.plan_stage(&format!("{name}.reduce"), u64::from(partitions), value_bytes)?;
+
+    let layout = futures.put(&described.layout)?;
+    let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
+    let cuts = cuts(&futures, &described, &arrangement, &layout, partitions).await?;
+    let input_bytes = described.files.iter().map(|file| file.status.bytes).sum();
+    let file = FileParams {
+        directory: rewrite.output.clone(),
+        name: String::new(),
+        format: described.format,
+        options: writing,
+        sorted_by: arrangement.key().unwrap_or_default().to_vec(),
+        buffer_bytes: plan.output_buffer_bytes,
+    };
+    let (reading, cuts, dropped) = (described.reading.clone(), futures.put_value(&cuts)?, RefCell::default());
+    drop(described);
+    let job = Rewriting { name, arrangement, reading, layout, cuts, maps, plan, about, file, dropped };
+    let shuffled = strategy.run(&futures, &job, job.maps.len(), &plan).await?;
+    let (reduced, mapped) = (shuffled.outputs, shuffled.mapped);
+    futures.wait_all(&reduced).await?;
+    drop(shuffled.kept);
+    let ended = ended(&futures, &job, &reduced, mapped).await?;
+    ended.check(rows)?;
+    output.commit(&reduced, manifest(job.file.format, &schema)).await?;
+    Ok(Rewritten {
+        rows_read: ended.read.rows,
+        rows: ended.written.rows,
+        input_bytes,
+        output_bytes: ended.written.bytes,
+        row_hash_in: ended.read.row_hash,
+        row_hash_out: ended.written.row_hash + ended.dropped.row_hash,
+        strategy: Some(strategy),
+        maps: job.maps.len() as u64,
+        files: reduced.len() as u64,
+        owner_bytes: futures.owner_bytes().await?,
+    })
+}
+
+/// What became of the rows.
+struct Ended {
+    /// Without the bytes.
+    read: Output,
+    written: Output,
+    dropped: Dropped,
+}
+
+/// Sums up what maps and reduces say.
+async fn ended(futures: &Futures, job: &Rewriting, reduced: &[ObjectRef], mapped: Output) -> Result<Ended, JobError> {
+    let of_maps = job.dropped.take();
+    let mut dropped = Dropped::default();
+    let mut values = stream::iter(of_maps.iter().map(|made| futures.get_value::<Dropped>(made))).buffered(64);
+    while let Some(of_map) = values.try_next().await? {
+        dropped.add(of_map);
+    }
+    drop(values);
+    let (rows, row_hash) = (mapped.rows + dropped.rows, mapped.row_hash + dropped.row_hash);
+    let (read, mut written) = (Output { bytes: 0, rows, row_hash }, Output::default());
+    let mut values = stream::iter(reduced.iter().map(|output| futures.get_value::<Reduced>(output))).buffered(64);
+    while let Some(Reduced { token, row_hash, dropped: of_reduce }) = values.try_next().await? {
+        written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
+        dropped.add(of_reduce);
+    }
+    Ok(Ended { read, written, dropped })
+}
+
+impl Ended {
+    /// Law 1, from what was read to what was written. `rows`: as many as input files say, where they do.
+    fn check(&self, rows: Option<u64>) -> Result<(), JobError> {
+        let Self { read, written, dropped } = self;
+        let is_all = (read.rows, read.row_hash) == (written.rows + dropped.rows, written.row_hash + dropped.row_hash);
+        if is_all && rows.is_none_or(|rows| rows == read.rows) {
+            return Ok(());
+        }
+        let said = rows
+            .map_or("nobody says how many rows there are".to_owned(), |rows| format!("input files say {rows} rows"));
+        let detail = format!(
+            "{said}; read {} rows, hash {}; wrote {} rows, hash {}; left out {} rows, hash {}",
+            read.rows, read.row_hash, written.rows, written.row_hash, dropped.rows, dropped.row_hash
+        );
+        Err(JobError::Conservation { edge: "input -> output".to_owned(), detail })
+    }
+}

@@ -1,0 +1,76 @@
+//! Rows that stand for others: what cuts between files are made of.
+
+use arrow_array::UInt32Array;
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::take::take_record_batch;
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::arrangement::Arrangement;
+use super::cuts;
+use crate::jobs::ReadOptions;
+use crate::jobs::budget::{TaskBudget, of_table};
+use crate::jobs::described::open;
+use crate::jobs::table::{Piece, Table};
+use crate::semantics::{KeyColumn, KeyEncoder, conformed};
+
+/// What `sample` is told. Its only argument is the layout.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SampleParams {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) reading: ReadOptions,
+    pub(super) arrangement: Arrangement,
+    /// How many rows of each batch are looked at.
+    pub(super) keys: usize,
+    /// Whether the first batch of a split stands for all of it.
+    pub(super) first_only: bool,
+}
+
+/// Cuts at rows at even distances in some splits.
+#[task(name = "table.sample", deterministic = true)]
+pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<ByteBuf>, TaskError> {
+    let budget = TaskBudget::new(context);
+    let (table, key) = (Table::of(context)?, params.arrangement.key().unwrap_or_default());
+    let schema = projected(&table.schema, key);
+    let encoder = KeyEncoder::new(&schema, key).map_err(of_table)?;
+    let mut sampled = Vec::new();
+    for piece in &params.pieces {
+        context.check_path(&piece.file.path)?;
+        let file = open(&piece.file, &params.reading, &budget)?;
+        let here = file.schema().fields().iter().enumerate();
+        let columns: Vec<usize> =
+            here.filter(|(_, field)| schema.column_with_name(field.name()).is_some()).map(|(at, _)| at).collect();
+        for (split, mut place, described) in piece.splits() {
+            let batches = file.read(split, described.state, Some(&columns), &budget.shared());
+            for batch in batches.map_err(|error| budget.of_source(error))? {
+                context.check_cancelled()?;
+                let batch = batch.map_err(|error| budget.of_source(error))?.batch;
+                let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
+                let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
+                let taken = take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?;
+                let taken = conformed(&taken, &schema).map_err(of_table)?;
+                let keys = encoder.encode(&taken).map_err(of_table)?;
+                let place_of =
+                    |at: usize| (!params.arrangement.is_distinct()).then(|| place + u64::from(chosen.value(at)));
+                sampled.extend((0..keys.len()).map(|at| ByteBuf::from(cuts::cut(keys.get(at), place_of(at)))));
+                place += rows as u64;
+                if params.first_only {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(sampled)
+}
+
+/// The columns of the table that the key is made of, in their order.
+fn projected(schema: &SchemaRef, key: &[KeyColumn]) -> SchemaRef {
+    let is_of_key = |name: &str| {
+        let within = |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        key.iter().any(|key| key.column == name || within(&key.column))
+    };
+    let fields = schema.fields().iter().filter(|field| is_of_key(field.name())).cloned().collect::<Vec<_>>();
+    Schema::new(fields).into()
+}

@@ -1,0 +1,45 @@
+//! The sort of a table by a key: files in, files in key order out.
+//!
+//! The sort is stable: rows of one key come out as they came in.
+
+use std::path::PathBuf;
+
+use exobus_actors::futures::Futures;
+use exobus_actors::ids::JobId;
+use exobus_actors::program;
+use exobus_actors::task::JobError;
+use exobus_shuffle::jobs::outputs;
+use serde::{Deserialize, Serialize};
+
+use super::rewrite::{self, Arrangement, Rewrite, Rewritten};
+use crate::semantics::KeyColumn;
+
+/// What a sort of a table is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SortTable {
+    /// Which table, and where its rows go.
+    pub table: Rewrite,
+    /// What is compared, the first column first.
+    pub key: Vec<KeyColumn>,
+}
+
+fn give_back(job: JobId, params: SortTable) {
+    outputs::give_back(job, &params.table.output);
+}
+
+/// Sorts a table.
+///
+/// # Errors
+/// Files that are no table, or not one; a column that is not there; too little memory; a full disk; a folder that cannot be used; rows that got lost: each names the file, column or
+/// edge.
+#[program(name = "table.sort", version = 2, give_back = give_back)]
+pub async fn sort(futures: Futures, params: SortTable) -> Result<Rewritten, JobError> {
+    rewrite::run(futures, "table.sort", params.table, Arrangement::by_key(params.key)).await
+}
+
+impl SortTable {
+    /// Sorts these files, or files of these folders, by a key, as Parquet.
+    pub fn new(inputs: Vec<PathBuf>, output: PathBuf, key: Vec<KeyColumn>) -> Self {
+        Self { table: Rewrite::new(inputs, output), key }
+    }
+}

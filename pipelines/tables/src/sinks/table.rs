@@ -1,0 +1,143 @@
+//! Files of any format.
+
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+
+use super::{IpcSink, ParquetOptions, ParquetSink, SinkError, TextSink};
+use crate::semantics::FileTypes;
+use crate::sources::text::Dialect;
+use crate::sources::{InputFormat, MemoryBudget};
+
+/// What files of tables are written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputFormat {
+    /// Parquet.
+    #[default]
+    Parquet,
+    /// Text with commas, and the names of the columns first.
+    Csv,
+    /// Text with tabs, and the names of the columns first.
+    Tsv,
+    /// Arrow IPC, as a file.
+    Arrow,
+}
+
+impl OutputFormat {
+    /// What `--format` calls them, which is the extension of such files, too.
+    pub const NAMES: [(&str, Self); 4] =
+        [("parquet", Self::Parquet), ("csv", Self::Csv), ("tsv", Self::Tsv), ("arrow", Self::Arrow)];
+
+    /// That of files that were read; `None`: those are of no table.
+    pub fn of(read: InputFormat) -> Option<Self> {
+        match read {
+            InputFormat::Parquet => Some(Self::Parquet),
+            InputFormat::Csv => Some(Self::Csv),
+            InputFormat::Tsv => Some(Self::Tsv),
+            InputFormat::Arrow => Some(Self::Arrow),
+            InputFormat::Records => None,
+        }
+    }
+
+    /// Of which types columns are in such files.
+    pub fn types(self) -> FileTypes {
+        match self {
+            Self::Parquet => FileTypes::Parquet,
+            Self::Csv | Self::Tsv => FileTypes::Text,
+            Self::Arrow => FileTypes::Arrow,
+        }
+    }
+}
+
+impl fmt::Display for OutputFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for OutputFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let format = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, format)| *format);
+        format
+            .ok_or_else(|| format!("{text:?} is no format to write: {}", Self::NAMES.map(|(name, _)| name).join(", ")))
+    }
+}
+
+/// Writes a file.
+pub enum TableSink<W: Write + Send> {
+    /// Parquet.
+    Parquet(ParquetSink<W>),
+    /// CSV or TSV.
+    Text(TextSink<W>),
+    /// Arrow IPC.
+    Ipc(IpcSink<W>),
+}
+
+impl<W: Write + Send> TableSink<W> {
+    /// Writes rows of a schema, in plain types, to `write`; `parquet`: how, where it is Parquet.
+    ///
+    /// # Errors
+    /// Memory that was denied; a type that the format does not have; what `write` says.
+    pub fn new(
+        format: OutputFormat,
+        write: W,
+        schema: &SchemaRef,
+        parquet: &ParquetOptions,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SinkError> {
+        Ok(match format {
+            OutputFormat::Parquet => Self::Parquet(ParquetSink::new(write, schema, parquet, budget)?),
+            OutputFormat::Csv => Self::Text(TextSink::new(write, schema, &Dialect::csv())?),
+            OutputFormat::Tsv => Self::Text(TextSink::new(write, schema, &Dialect::tsv())?),
+            OutputFormat::Arrow => Self::Ipc(IpcSink::new(write, schema, budget)?),
+        })
+    }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// Rows of another schema, memory that was denied, and what `write` says; the file cannot be finished then.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        match self {
+            Self::Parquet(sink) => sink.write(batch),
+            Self::Text(sink) => sink.write(batch),
+            Self::Ipc(sink) => sink.write(batch),
+        }
+    }
+
+    /// Ends the file, and gives back what was written to and how many rows there are.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(self) -> Result<(W, u64), SinkError> {
+        match self {
+            Self::Parquet(sink) => sink.finish(),
+            Self::Text(sink) => sink.finish(),
+            Self::Ipc(sink) => sink.finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_have_names_that_are_their_extensions() {
+        for (name, format) in OutputFormat::NAMES {
+            assert_eq!((name.parse(), format.to_string()), (Ok(format), name.to_owned()));
+            let read = InputFormat::of(&std::path::Path::new(&format!("part-00000.{name}")).into());
+            assert_eq!(OutputFormat::of(read), Some(format));
+        }
+        assert!("records".parse::<OutputFormat>().unwrap_err().contains("parquet, csv, tsv, arrow"));
+    }
+}

@@ -1,0 +1,144 @@
+//! The arguments of commands that read and write tables.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use exobus_tables::{
+    jobs::{FileSize, ReadOptions, WriteOptions, dedupe::Keep},
+    semantics::KeyColumn,
+    sinks::{Compression, OutputFormat},
+    sources::InputFormat,
+};
+
+use super::{JobArgs, size};
+
+/// How the files of a table are read.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TableReadArgs {
+    /// How files are read: parquet, csv, tsv or arrow [default: as their names say]
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub input_format: Option<InputFormat>,
+    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred
+    #[arg(long, value_name = "COLUMNS", help_heading = "Tables")]
+    pub schema: Option<String>,
+}
+
+impl TableReadArgs {
+    /// As jobs take it.
+    pub fn options(&self) -> ReadOptions {
+        ReadOptions { format: self.input_format.map(|format| format.to_string()), schema: self.schema.clone() }
+    }
+
+    /// An option that was given, by its name.
+    pub fn given(&self) -> Option<&'static str> {
+        let names = [("--input-format", self.input_format.is_some()), ("--schema", self.schema.is_some())];
+        names.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}
+
+/// How the files of a table are written.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TableWriteArgs {
+    /// How files are written: parquet, csv, tsv or arrow [default: as the first file that is read]
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub format: Option<OutputFormat>,
+    /// How the pages of Parquet are compressed: none, snappy, lz4, zstd or zstd:LEVEL [default: snappy]
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub compression: Option<Compression>,
+    /// Rows of a row group of Parquet, at most; one ends at 64 MiB of values, too [default: 122880]
+    #[arg(long, value_name = "ROWS", help_heading = "Tables",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub row_group_rows: Option<u64>,
+    /// Bytes of the values of a file, about [default: 64MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Tables", value_parser = size, conflicts_with = "partitions")]
+    pub file_bytes: Option<u64>,
+}
+
+impl TableWriteArgs {
+    /// As jobs take it; so many files, or files of so many rows, where that is said.
+    pub fn options(&self, files: Option<u32>, rows_per_file: Option<u64>) -> WriteOptions {
+        let default = WriteOptions::default();
+        let size = files.map(FileSize::Count).or(rows_per_file.map(FileSize::Rows));
+        WriteOptions {
+            format: self.format,
+            compression: self.compression.unwrap_or(default.compression),
+            group_rows: self.row_group_rows.unwrap_or(default.group_rows),
+            file_size: size.or(self.file_bytes.map(FileSize::Bytes)).unwrap_or(default.file_size),
+        }
+    }
+
+    /// An option that was given, by its name.
+    pub fn given(&self) -> Option<&'static str> {
+        let names = [
+            ("--format", self.format.is_some()),
+            ("--compression", self.compression.is_some()),
+            ("--row-group-rows", self.row_group_rows.is_some()),
+            ("--file-bytes", self.file_bytes.is_some()),
+        ];
+        names.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}
+
+/// Which table a command reads, and where it writes.
+#[derive(Debug, Clone, Args)]
+pub struct TableArgs {
+    /// Files of Parquet, CSV, TSV and Arrow, or folders of such files
+    #[arg(required = true)]
+    pub input: Vec<PathBuf>,
+    /// Folder for part-00000.parquet, part-00001.parquet, ...; made if missing, must be empty
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
+    /// How it is read
+    #[command(flatten)]
+    pub read: TableReadArgs,
+    /// How it is written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// `exobus shuffle`
+#[derive(Debug, Clone, Args)]
+pub struct ShuffleArgs {
+    /// Decides the order; the same for the same input files, whatever memory, nodes and strategy
+    #[arg(long, value_name = "N")]
+    pub seed: u64,
+    /// Rows of a file of a table; the last one has what is left
+    #[arg(long, value_name = "ROWS", help_heading = "Tables", conflicts_with_all = ["partitions", "file_bytes"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows_per_file: Option<u64>,
+    /// The table, or 100-byte records
+    #[command(flatten)]
+    pub table: TableArgs,
+}
+
+/// `exobus dedupe`
+#[derive(Debug, Clone, Args)]
+pub struct DedupeArgs {
+    /// Columns of which rows that are alike are one: url, or user,ts
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', required = true)]
+    pub key: Vec<KeyColumn>,
+    /// Which row stays: first, last or any
+    #[arg(long, value_name = "WHICH", default_value = "first")]
+    pub keep: Keep,
+    /// In which order rows of a key are, before that of the input
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
+    pub order_by: Vec<KeyColumn>,
+    /// The table
+    #[command(flatten)]
+    pub table: TableArgs,
+}
+
+/// `exobus convert`
+#[derive(Debug, Clone, Args)]
+pub struct ConvertArgs {
+    /// Rows of a file; the last one has what is left
+    #[arg(long, value_name = "ROWS", help_heading = "Tables", conflicts_with_all = ["partitions", "file_bytes"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows_per_file: Option<u64>,
+    /// The table
+    #[command(flatten)]
+    pub table: TableArgs,
+}
