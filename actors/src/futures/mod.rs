@@ -32,5 +32,7 @@ pub use keep::ResultFile;
 pub(crate) use keep::{KeepCall, KeepCalls};
 pub use pushes::{Fold, Pushes};
 pub use queue::Teller;
+#[cfg(test)]
+pub(crate) use queue::queue;
 pub use reference::{ObjectRef, ObjectSet, ObjectStream};
 pub use window::{Came, Window};

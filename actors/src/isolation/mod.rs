@@ -34,6 +34,7 @@ mod idle;
 mod last_path;
 mod lending;
 mod memory;
+mod oom_kills;
 mod process;
 mod watch;
 mod wire;
@@ -126,6 +127,7 @@ impl Default for Isolation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::{JobId, TaskId};
 
     #[test]
     fn kinds_are_found_by_their_names() {
@@ -133,5 +135,32 @@ mod tests {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
         assert_eq!("processes".parse::<ExecutorKind>(), Err(UnknownKind));
+    }
+
+    #[test]
+    fn what_runs_in_processes_follows_from_whose_code_it_is_and_whether_its_memory_is_limited() {
+        let function = |module| Function {
+            name: "f",
+            version: 1,
+            modes: &[],
+            setup: None,
+            deterministic: true,
+            module,
+            call: |_, _| Ok(()),
+        };
+        let spec = |memory_max_bytes| {
+            let plain = TaskSpec::plain(JobId::from_u128(1), TaskId::from_u128(2), "f@1");
+            TaskSpec { memory_max_bytes, ..plain }
+        };
+        let (own, of_user) = (function("exobus_shuffle::sort"), function("app::jobs"));
+        for (kind, is) in [
+            (ExecutorKind::Thread, [false, false, false, false]),
+            (ExecutorKind::Process, [false, true, true, true]),
+            (ExecutorKind::ProcessAll, [true, true, true, true]),
+        ] {
+            let isolates = |function, bytes| kind.isolates(function, &spec(bytes));
+            let found = [isolates(&own, 0), isolates(&own, 1), isolates(&of_user, 0), isolates(&of_user, 1)];
+            assert_eq!(found, is, "{kind:?}");
+        }
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use exobus_store::lent::LentError;
 use exobus_store::{Clock, Store};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,8 +19,9 @@ use super::death::{self, Verdict};
 use super::last_path::LastPath;
 use super::lending::{Lending, out_of_turn};
 use super::memory::Footprint;
+use super::oom_kills::OomKills;
 use super::watch::{self, Watch};
-use super::wire::{Answer, Done, Frames, FromChild, Said, ToChild, send_descriptors};
+use super::wire::{Done, Frames, FromChild, Said, ToChild, send_descriptors};
 use super::{Isolation, child};
 use crate::printing::{Filter, Output as Printout, Prints as _, Secrets};
 use crate::registry::{Account, Argument, Finished, Granted, Roots};
@@ -39,8 +39,6 @@ const PIECE_BYTES: usize = 4096;
 const PIPE_BYTES: usize = 64 << 10;
 /// How long a process may take to answer whether it is there.
 const PING_MAX: Duration = Duration::from_secs(1);
-/// How old the kernel's number of kills for want of memory may be when an attempt begins.
-const OOM_KILLS_AGE_MAX: Duration = Duration::from_millis(100);
 /// A process that has more than this share of what a task may take begins anew before that task.
 const FRESH_SHARE: u64 = 4;
 
@@ -64,8 +62,7 @@ pub(crate) struct IsolatedExecutor {
     roots: Roots,
     clock: Arc<dyn Clock>,
     process: Option<Process>,
-    /// When the kernel was asked for its number of kills, and what it was.
-    oom_kills: Option<(Duration, u64)>,
+    oom_kills: OomKills,
 }
 
 impl IsolatedExecutor {
@@ -75,7 +72,7 @@ impl IsolatedExecutor {
         roots: Roots,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { isolation, secrets, store, roots, clock, process: None, oom_kills: None }
+        Self { isolation, secrets, store, roots, clock, process: None, oom_kills: OomKills::default() }
     }
 
     /// Runs an attempt. While this panics there is no process.
@@ -84,7 +81,7 @@ impl IsolatedExecutor {
         let mut process = self.process(spec).map_err(|error| {
             TaskFailure::new(FailureKind::Error, format!("start a process for executor tasks: {error}"))
         })?;
-        let oom_kills = self.oom_kills();
+        let oom_kills = self.oom_kills.so_far(self.clock.now());
         match process.run(attempted, &*self.clock) {
             Ok(result) => {
                 // One that has had more than it may ends here, with what it has.
@@ -93,8 +90,7 @@ impl IsolatedExecutor {
             }
             Err(verdict) => {
                 let (status, words) = process.end();
-                self.oom_kills = None;
-                let oom_kills = watch::oom_kills() > oom_kills;
+                let oom_kills = self.oom_kills.any_since(oom_kills);
                 let kind = death::kind(verdict, status, oom_kills);
                 let died = death::describe(verdict, status, oom_kills);
                 info!(job_id = %spec.job, task_id = %spec.id, attempt = %spec.attempt, %died, "executor process lost");
@@ -108,16 +104,6 @@ impl IsolatedExecutor {
                 Err(TaskFailure::new(kind, message))
             }
         }
-    }
-
-    /// How often the kernel has killed for want of memory, so far or a moment ago: asking takes longer than a short task.
-    fn oom_kills(&mut self) -> u64 {
-        let now = self.clock.now();
-        let old = |(at, _): &(Duration, u64)| now.saturating_sub(*at) > OOM_KILLS_AGE_MAX;
-        if self.oom_kills.as_ref().is_none_or(old) {
-            self.oom_kills = Some((now, watch::oom_kills()));
-        }
-        self.oom_kills.map_or(0, |(_, kills)| kills)
     }
 
     /// A process that can take this task.
@@ -286,7 +272,7 @@ impl Process {
                     Said::Yielded { index, output } => announce(index, output),
                     Said::Nothing => {}
                     said => {
-                        let answer = answer(&mut self.lending, &mut watch, spec, said)?;
+                        let answer = watch.answer(&mut self.lending, spec, said)?;
                         frames.send(&ToChild::Answer(answer), &mut || watch.look())?;
                     }
                 }
@@ -333,21 +319,6 @@ impl Process {
         });
         (ended.as_ref().ok().copied(), words.last(END_MAX))
     }
-}
-
-/// The answer to what a process asks.
-fn answer(lending: &mut Lending, watch: &mut Watch<'_>, spec: &TaskSpec, said: Said) -> io::Result<Answer> {
-    let wanted = if let Said::Outside { more_bytes } = said { more_bytes } else { 0 };
-    let answer = lending.answer(spec, said).ok_or_else(|| out_of_turn("that it is ready"))?;
-    let before = watch.granted_bytes;
-    watch.granted(lending.outside_bytes());
-    if watch.granted_bytes > before {
-        watch.account.granted();
-    }
-    if let (1.., Answer::Failed(LentError::Denied { .. })) = (wanted, &answer) {
-        watch.account.denied(wanted, watch.clock.now());
-    }
-    Ok(answer)
 }
 
 impl Drop for Process {

@@ -1,17 +1,20 @@
 //! What is looked at while an attempt runs in a process: whether it should, whether it can, and what it takes.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use exobus_store::Clock;
+use exobus_store::lent::LentError;
 
 use super::GRACE;
 use super::death::{self, Verdict};
+use super::lending::{Lending, out_of_turn};
 use super::memory::Footprint;
-use super::wire::TICK;
+use super::wire::{Answer, Said, TICK};
 use crate::registry::Account;
+use crate::task::TaskSpec;
 
 /// A process that was found stopped so often in a row stays so: a second. One look more or less is nobody's fault, since this
 /// process may have been stopped with it.
@@ -46,6 +49,24 @@ impl Watch<'_> {
     pub(super) fn granted(&mut self, bytes: u64) {
         self.granted_bytes = bytes;
         self.account.has(bytes.saturating_sub(self.kept_bytes));
+    }
+
+    /// The answer to what the process asks; the attempt is told what it was granted and denied beside the store.
+    ///
+    /// # Errors
+    /// It did not ask.
+    pub(super) fn answer(&mut self, lending: &mut Lending, spec: &TaskSpec, said: Said) -> io::Result<Answer> {
+        let wanted = if let Said::Outside { more_bytes } = said { more_bytes } else { 0 };
+        let answer = lending.answer(spec, said).ok_or_else(|| out_of_turn("that it is ready"))?;
+        let before = self.granted_bytes;
+        self.granted(lending.outside_bytes());
+        if self.granted_bytes > before {
+            self.account.granted();
+        }
+        if let (1.., Answer::Failed(LentError::Denied { .. })) = (wanted, &answer) {
+            self.account.denied(wanted, self.clock.now());
+        }
+        Ok(answer)
     }
 
     /// Looks when the last look is a while ago.
@@ -92,11 +113,6 @@ pub(super) fn own_bytes(process: u32) -> Option<u64> {
     death::own_bytes(&statm, rustix::param::page_size() as u64)
 }
 
-/// How often the kernel of this machine has killed for want of memory.
-pub(super) fn oom_kills() -> u64 {
-    std::fs::read_to_string("/proc/vmstat").ok().and_then(|text| death::oom_kills(&text)).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
@@ -104,7 +120,9 @@ mod tests {
 
     use super::super::idle::{Idle, MIB, store_of};
     use super::*;
+    use crate::ids::{JobId, TaskId};
     use crate::registry::Shortage;
+    use crate::task::{FailureKind, TaskFailure};
 
     /// Time as the test sets it, milliseconds.
     #[derive(Default)]
@@ -219,6 +237,52 @@ mod tests {
             // Less than there was before: functions have given it back.
             watch.granted(MIB);
             held(0);
+        });
+    }
+
+    /// Whether an error now would be for want of memory.
+    fn would_be_denied(at: &Footing<'_>) -> bool {
+        let failure = at.account.failure(TaskFailure::new(FailureKind::Error, "why"), at.clock.now());
+        failure.kind == FailureKind::Denied
+    }
+
+    #[test]
+    fn an_attempt_that_is_denied_and_granted_less_after_it_has_what_it_needs_and_one_that_is_granted_nothing_has_not() {
+        watching(0, |watch, at| {
+            let store = store_of(64 * MIB);
+            let others = store.outside(store.stats().granted_max_bytes - 8 * MIB).unwrap();
+            let mut lending = Lending::new(store.clone());
+            let spec = TaskSpec::plain(JobId::from_u128(1), TaskId::from_u128(2), "f@1");
+            let mut asks = |watch: &mut Watch<'_>, said| watch.answer(&mut lending, &spec, said).unwrap();
+            for _ in 0..2 {
+                let answer = asks(watch, Said::Outside { more_bytes: 9 * MIB });
+                assert!(matches!(answer, Answer::Failed(LentError::Denied { .. })), "{answer:?}");
+            }
+            assert!(would_be_denied(at));
+            for nothing in [Said::Outside { more_bytes: 0 }, Said::Scratch { bytes: MIB }] {
+                asks(watch, nothing);
+                assert!(would_be_denied(at), "it has no more than before");
+            }
+            asks(watch, Said::Outside { more_bytes: 3 * MIB });
+            assert!(!would_be_denied(at), "it went on with less");
+            assert_eq!(watch.granted_bytes, 3 * MIB);
+            let Some(Shortage::Denied { bytes, held_bytes, times, .. }) = at.account.shortage(at.clock.now()) else {
+                panic!("it was denied")
+            };
+            assert_eq!((bytes, held_bytes, times), (9 * MIB, 3 * MIB, 2));
+            drop(others);
+        });
+    }
+
+    #[test]
+    fn room_in_the_store_that_is_denied_is_no_memory_beside_it() {
+        watching(0, |watch, at| {
+            let mut lending = Lending::new(store_of(64 * MIB));
+            let spec = TaskSpec::plain(JobId::from_u128(1), TaskId::from_u128(2), "f@1");
+            let answer = watch.answer(&mut lending, &spec, Said::Scratch { bytes: 1 << 40 });
+            assert!(matches!(answer, Ok(Answer::Failed(_))), "{answer:?}");
+            assert_eq!(at.account.shortage(at.clock.now()), None);
+            assert!(watch.answer(&mut lending, &spec, Said::Ready).is_err(), "nothing was asked");
         });
     }
 }

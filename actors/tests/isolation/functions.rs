@@ -121,6 +121,27 @@ pub struct Takes {
     pub go: PathBuf,
 }
 
+/// Takes memory that it was granted, and gives the grant back before the memory; the process that it runs in.
+#[task(name = "test.keeps")]
+pub fn keeps(context: &mut TaskContext<'_>, params: Keeps) -> Result<u32, TaskError> {
+    let granted = context.outside(params.granted_bytes)?;
+    let taken: Vec<_> = (0..params.takes.bytes >> 20).map(|_| vec![black_box(7_u8); 1 << 20]).collect();
+    write_pid(&params.takes.said);
+    wait_for(context, &params.gives_back)?;
+    drop(granted);
+    wait_for(context, &params.takes.go)?;
+    drop(black_box(taken));
+    Ok(std::process::id())
+}
+
+/// Memory that a function takes, of which so much is granted until there is a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Keeps {
+    pub takes: Takes,
+    pub granted_bytes: u64,
+    pub gives_back: PathBuf,
+}
+
 /// Takes memory; the process that it runs in.
 #[task(name = "test.takes")]
 pub fn takes(context: &mut TaskContext<'_>, params: Takes) -> Result<u32, TaskError> {

@@ -12,7 +12,7 @@ use exobus_actors::protocol::owner::{self, OwnerMsg, Why};
 use exobus_actors::task::{FailureKind, JobError, TaskOptions};
 
 use crate::functions::{
-    End, Ends, Needs, Starts, Takes, ends, hoards, holds, lingers, needs, starts, takes, whereabouts,
+    End, Ends, Keeps, Needs, Starts, Takes, ends, hoards, holds, keeps, lingers, needs, starts, takes, whereabouts,
 };
 use crate::harness::{ControlGroup, PATIENCE, World, children, line_in, line_of, lives, until};
 
@@ -147,6 +147,52 @@ fn a_process_that_takes_more_than_was_declared_is_named_and_gets_no_further_task
     });
     let (_, first, next) = result.unwrap();
     assert_ne!(first, next, "the next task has another process");
+    world.assert_nothing_is_held();
+}
+
+/// Without a word of the function: nobody has told the node of what it has but the process itself, whose memory is looked at.
+#[test]
+fn what_a_task_begins_with_beside_the_store_is_its_own_and_costs_no_process() {
+    let world = World::within(ExecutorKind::Process, 1, 256 * MIB);
+    let go = world.path("go");
+    let params = takes_in(&world, "said", 56 * MIB, &go);
+    let program = async move |futures: Futures| {
+        let options = TaskOptions { outside_bytes: 48 * MIB, ..declared(24 * MIB) };
+        let task = futures.submit_with(takes, &params, &[], options)?;
+        line_in(&params.said).await;
+        // It is looked at several times meanwhile.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        touch(&go);
+        let first: u32 = futures.get_value(&task).await?;
+        let next: u32 = futures.get_value(&futures.submit(whereabouts, &1, &[])?).await?;
+        Ok((first, next))
+    };
+    let (result, failures) = world.run(program);
+    let (first, next) = result.unwrap();
+    assert_eq!((first, failures), (next, Vec::new()));
+    world.assert_nothing_is_held();
+}
+
+#[test]
+fn what_a_function_has_given_back_and_keeps_is_more_than_was_declared() {
+    let world = World::within(ExecutorKind::Process, 1, 256 * MIB);
+    let (go, gives_back) = (world.path("go"), world.path("gives back"));
+    let most = takes_in(&world, "said", 56 * MIB, &go);
+    let (job, said) = (world.node.new_job(), most.said.clone());
+    let params = Keeps { takes: most, granted_bytes: 24 * MIB, gives_back: gives_back.clone() };
+    let program = async move |futures: Futures| {
+        let task = futures.submit_with(keeps, &params, &[], declared(48 * MIB))?;
+        futures.get_value::<u32>(&task).await
+    };
+    std::thread::scope(|threads| {
+        let running = threads.spawn(|| futures::executor::block_on(world.node.run(job, "test", None, program)).0);
+        let process = line_of(&said);
+        touch(&gives_back);
+        let line = why(&world.node, job, &format!("process {process} has "));
+        assert!(line.contains("of memory where 48.0 MiB were declared, and gets no further task"), "{line}");
+        touch(&go);
+        assert_eq!(running.join().unwrap().unwrap().to_string(), process);
+    });
     world.assert_nothing_is_held();
 }
 

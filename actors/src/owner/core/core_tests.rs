@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::world_tests::{INCARNATION, JOB, SECRET, World, node, output, whole};
 use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
 use crate::event::{EventKind, NodeFigures, NodeState};
-use crate::futures::{Notify, ProgramCall};
+use crate::futures::{Notify, ProgramCall, queue};
 use crate::ids::{Attempt, CopyId, CopyNumber, EdgeId, Epoch, LeaseId, NodeId, SetId, TaskId};
 use crate::joblog::{Entry, LogNews, Past, TaskDone};
 use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
@@ -20,8 +20,8 @@ use crate::protocol::owner::{OwnerMsg, Standing, Why};
 use crate::protocol::scheduler::{Lease, NodeInfo, NodeSpec, SchedulerMsg};
 use crate::shell::Reply;
 use crate::task::{
-    Arg, Consumed, EdgeShape, JobError, LocatedSource, Loss, LostObject, Parts, Resources, Source, TaskFailure,
-    TaskOptions, TaskSpec,
+    Arg, Consumed, EdgeShape, JobError, LocatedSource, Loss, LostObject, Parts, Resources, Returns, Source,
+    TaskFailure, TaskOptions, TaskSpec,
 };
 
 /// What the Owner looks at, as a test sets it.
@@ -478,6 +478,51 @@ fn a_job_ends_when_that_is_durable_and_its_nodes_have_said_their_figures() {
     };
     assert_eq!((result, nodes.len()), (&Ok(b"value".to_vec()), 2));
     assert!(test.on(OwnerEvent::NewEpoch).is_empty(), "nothing comes after that");
+}
+
+/// A stream that the program has let go ends while the end of the job is written into the log: nothing of it is somewhere when nodes are
+/// told of the end.
+#[test]
+fn what_comes_with_the_news_that_the_end_is_durable_is_taken_in_before_the_job_ends() {
+    let mut test = Test::new();
+    let options = TaskOptions { returns: Returns::Stream, ..TaskOptions::default() };
+    let description = Box::new(World::description("stream", &[], options));
+    let stream = description.id(SECRET);
+    test.on(ProgramCall::Submit { id: stream, description });
+    let [(at, spec)] = <[_; 1]>::try_from(handed(&test.leases(2, &["b"]))).expect("one task, one slot");
+    let (queue, reader) = queue(Result::is_ok);
+    test.on(ProgramCall::TrackStream { task: stream, queue });
+    drop(reader);
+    test.on(ProgramCall::ReleaseStream(stream));
+    test.on(ProgramCall::Finished(Ok(Vec::new())));
+    let yielded = OwnerMsg::Yielded {
+        node: at.clone(),
+        incarnation: INCARNATION,
+        task: stream,
+        attempt: spec.attempt,
+        index: 0,
+        output: output(100, 1),
+    };
+    let durable = OwnerEvent::Log(LogNews::Durable(1));
+    let effects = test.batch([yielded.into(), completed(&at, &spec).into(), durable]);
+    let position = |is: fn(&OwnerEffect) -> bool| effects.iter().position(is).expect("it is said");
+    let told = |effect: &OwnerEffect| matches!(effect, OwnerEffect::Event { kind, .. } if matches!(**kind, EventKind::TaskFinished { .. }));
+    assert!(position(told) < position(|effect| matches!(effect, OwnerEffect::EndJob { .. })));
+    assert_eq!(test.core.state.lookup(stream.output(0)), None, "nobody reads it");
+}
+
+#[test]
+fn an_owner_of_which_the_end_is_durable_has_the_last_word_and_one_that_was_taken_over_before_has_not() {
+    let taken_over = || OwnerMsg::TakenOver { run: 1 }.into();
+    let durable = || OwnerEvent::Log(LogNews::Durable(1));
+    for (batch, has) in [([durable(), taken_over()], true), ([taken_over(), durable()], false)] {
+        let mut test = Test::new();
+        test.first_on_b("one");
+        test.on(ProgramCall::Finished(Ok(Vec::new())));
+        let effects = test.batch(batch);
+        let says = effects.iter().any(|effect| matches!(effect, OwnerEffect::EndJob { .. }));
+        assert_eq!((says, ends(&effects)), (has, !has), "{effects:?}");
+    }
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl<R> DeferredFrees<R> {
         self.last_word.is_some()
     }
 
+    /// Whether it is known how the job ends, and that is durable up to a position.
+    pub(super) fn has_last_word(&self, up_to: u64) -> bool {
+        self.last_word.as_ref().is_some_and(|(position, _)| *position <= up_to)
+    }
+
     /// How the job ends, if that is durable.
     pub(super) fn last_word(&mut self, up_to: u64) -> Option<R> {
         self.last_word.take_if(|(position, _)| *position <= up_to).map(|(_, result)| result)
@@ -100,6 +105,7 @@ mod tests {
         assert!(!deferred.is_ending() && deferred.last_word(u64::MAX).is_none());
         deferred.end(7, "done");
         assert!(deferred.is_ending());
+        assert_eq!((deferred.has_last_word(6), deferred.has_last_word(7)), (false, true));
         assert_eq!((deferred.last_word(6), deferred.last_word(7), deferred.last_word(8)), (None, Some("done"), None));
     }
 }

@@ -128,15 +128,23 @@ impl OwnerCore {
     }
 
     /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
-    pub(super) fn end_when_durable(&mut self, result: JobResult, around: &dyn Surroundings) {
+    pub(super) fn end_when_durable(&mut self, result: JobResult) {
         if self.logging.deferred.is_ending() {
             return;
         }
-        if !self.logging.open {
-            return self.end(result, around);
-        }
         self.note(Entry::End(result.clone().map(Bytes::from)));
         self.logging.deferred.end(self.logging.noted, result);
+    }
+
+    /// How the job ends, when that is durable, or there is no log.
+    pub(super) fn last_word(&mut self) -> Option<JobResult> {
+        let Logging { open, durable, deferred, .. } = &mut self.logging;
+        deferred.last_word(if *open { *durable } else { u64::MAX })
+    }
+
+    /// Whether the end of the job is durable: no other run can begin any more.
+    pub(super) fn has_the_last_word(&self) -> bool {
+        self.ending.has_begun() || self.logging.deferred.has_last_word(self.logging.durable)
     }
 
     /// Frees something as soon as everything that was noted by now is durable: the completion of who read it last is.
@@ -157,13 +165,12 @@ impl OwnerCore {
         }
     }
 
-    /// The log is durable up to a position: what waited for that is freed; how the job ends, if that is durable.
-    pub(super) fn became_durable(&mut self, position: u64) -> Option<JobResult> {
+    /// The log is durable up to a position: what waited for that is freed.
+    pub(super) fn became_durable(&mut self, position: u64) {
         self.logging.durable = self.logging.durable.max(position);
         for (node, freed) in self.logging.deferred.durable(position) {
             self.free_now(node, freed);
         }
-        self.logging.deferred.last_word(position)
     }
 
     /// Nothing is noted from now on but how the job ends. It goes on.

@@ -241,7 +241,7 @@ impl OwnerCore {
             }
             OwnerEvent::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state, around),
             OwnerEvent::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
-            OwnerEvent::Log(news) => self.log_news(news, around),
+            OwnerEvent::Log(news) => self.log_news(news),
             OwnerEvent::Unsent { node, task, attempt, never: None } => self.unsent.push((node, task, attempt)),
             OwnerEvent::Unsent { node, task, attempt, never: Some(reason) } => {
                 self.state.rejected(&node, task, attempt, reason);
@@ -282,7 +282,11 @@ impl OwnerCore {
         self.send_collected();
         self.send_pushed();
         if let Some(result) = self.decided() {
-            self.end_when_durable(result, around);
+            self.end_when_durable(result);
+        }
+        // What came before that, or with it, has been taken in whole.
+        if let Some(result) = self.last_word() {
+            self.end(result, around);
         }
     }
 
@@ -368,7 +372,7 @@ impl OwnerCore {
             }
             OwnerMsg::SetUnknown { node, set } => self.state.set_unknown(&node, set),
             // One that has ended its job has the last word.
-            OwnerMsg::TakenOver { run } if run > self.state.run() && !self.ending.has_begun() => self.taken_over(),
+            OwnerMsg::TakenOver { run } if run > self.state.run() && !self.has_the_last_word() => self.taken_over(),
             OwnerMsg::TakenOver { .. } => {}
             OwnerMsg::Rejected { node, task, attempt, reason } => self.state.rejected(&node, task, attempt, reason),
             OwnerMsg::Leases { epoch, leases, wait } if self.is_of_now(epoch, around) => {
@@ -449,13 +453,9 @@ impl OwnerCore {
         self.watch(around);
     }
 
-    fn log_news(&mut self, news: LogNews, around: &dyn Surroundings) {
+    fn log_news(&mut self, news: LogNews) {
         match news {
-            LogNews::Durable(position) => {
-                if let Some(result) = self.became_durable(position) {
-                    self.end(result, around);
-                }
-            }
+            LogNews::Durable(position) => self.became_durable(position),
             LogNews::TakenOver => self.taken_over(),
             LogNews::Cut(cut) => self.log_is_cut(cut),
         }

@@ -242,16 +242,11 @@ impl OwnerState {
         (self.tasks.len(), self.objects.len(), self.sets.len())
     }
 
-    /// Edges of which the ledger is not closed, by name, and how many objects are somewhere; without those of streams that the program has let
-    /// go and that run on, which announce more at any moment.
+    /// Edges of which the ledger is not closed, by name, and how many objects are somewhere.
     #[cfg(feature = "simulation")]
     pub(crate) fn left(&self) -> (Vec<String>, usize) {
         let edges = self.edges.iter().map(|(_, edge)| edge.name().to_owned()).collect();
-        let of_a_stream = |object: &Object| {
-            object.task.is_some_and(|task| self.is_stream(task) && !self.tasks[task].state().is_over())
-        };
-        let left = self.objects.iter().filter(|(_, object)| object.holder().is_some() && !of_a_stream(object));
-        (edges, left.count())
+        (edges, self.objects.iter().filter(|(_, object)| object.holder().is_some()).count())
     }
 
     pub(crate) fn counts(&self) -> Counts {
