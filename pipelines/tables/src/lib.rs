@@ -7,6 +7,7 @@
 //!   without a copy;
 //! - [`sources`]: files of Parquet, text and Arrow, cut into splits and read within memory that is asked for;
 //! - [`sinks`]: files of Parquet, text and Arrow, written within memory that is asked for;
+//! - [`expression`]: conditions that rows have to meet, as text or built, evaluated by columns;
 //! - [`plain`]: types without their encodings. Dictionaries, run ends and views are ways to write values down, not other values.
 //!
 //! All of Arrow's types are known but unions, which have neither an order nor one layout.
@@ -16,6 +17,7 @@ compile_error!("blocks and hashes are little-endian, as the bytes of Arrow are o
 
 pub mod block;
 mod error;
+pub mod expression;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod guard;
