@@ -3,6 +3,7 @@
 mod jobs;
 mod place;
 mod results;
+mod tables;
 mod watch;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -15,6 +16,7 @@ pub use self::jobs::{
 };
 pub use self::place::{ClusterArgs, PlaceArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
+pub use self::tables::{TableReadArgs, TableRowsArgs};
 pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},

@@ -11,10 +11,9 @@ use exobus_shuffle::{
 use exobus_tables::{
     semantics::KeyColumn,
     sinks::{Compression, GROUP_ROWS},
-    sources::InputFormat,
 };
 
-use super::{PlaceArgs, size};
+use super::{PlaceArgs, TableReadArgs, size};
 use crate::{
     config::MemoryBudget,
     exit::{Exit, Failure},
@@ -75,12 +74,9 @@ pub struct SortArgs {
     /// Columns that a table is sorted by, the first decides first: user,ts:desc,name:nulls-first
     #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',', conflicts_with = "generate")]
     pub key: Vec<KeyColumn>,
-    /// How the files of a table are read: parquet, csv, tsv or arrow [default: as their names say]
-    #[arg(long, value_name = "NAME", requires = "key")]
-    pub input_format: Option<InputFormat>,
-    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred
-    #[arg(long, value_name = "COLUMNS", requires = "key")]
-    pub schema: Option<String>,
+    /// How the table is read; with --key
+    #[command(flatten)]
+    pub read: TableReadArgs,
     /// How the files of a table are compressed: none, snappy, lz4, zstd or zstd:LEVEL
     #[arg(long, value_name = "NAME", default_value = "snappy", requires = "key")]
     pub compression: Compression,

@@ -15,7 +15,7 @@ use super::{
     session::{Ran, Session},
 };
 use crate::{
-    cli::SortArgs,
+    cli::{SortArgs, TableReadArgs},
     exit::{Exit, Failure},
     report::{JobSummary, bytes, count},
 };
@@ -24,6 +24,10 @@ use crate::{
 pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     if !args.key.is_empty() {
         return super::tables::sort_by_key(args);
+    }
+    if args.read != TableReadArgs::default() {
+        let text = "--input-format, --schema, --select and --where are of tables, which are sorted with --key COLUMN";
+        return Err(Failure::text(Exit::Usage, text));
     }
     let is_table = |path: &&std::path::PathBuf| InputFormat::of(&(*path).into()) != InputFormat::Records;
     if let Some(table) = args.input.iter().find(is_table) {

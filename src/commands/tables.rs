@@ -2,7 +2,7 @@
 
 use exobus_files::visit_files;
 use exobus_shuffle::files::InputFile;
-use exobus_tables::jobs::sort::{ReadOptions, SortTable, SortedTable, WriteOptions, sort};
+use exobus_tables::jobs::sort::{SortTable, SortedTable, WriteOptions, sort};
 
 use super::{
     folders::Folders,
@@ -36,10 +36,7 @@ pub(super) fn sort_by_key(args: &SortArgs) -> Result<Exit, Failure> {
         output: folders.output().to_owned(),
         key: args.key.clone(),
         files: args.job.setup.partitions,
-        reading: ReadOptions {
-            format: args.input_format.map(|format| format.to_string()),
-            schema: args.schema.clone(),
-        },
+        reading: args.read.options(),
         writing: WriteOptions { compression: args.compression, group_rows: args.row_group_rows },
         strategy: args.job.strategy.strategy(),
         partial,

@@ -5,6 +5,7 @@
 //! - [`row_hash`]: the hash of a row (law 1), the same for any encoding, batch border, format and node;
 //! - [`block`]: how rows lie in the part of an object: messages of Arrow IPC, gathered straight into memory of the store and read there
 //!   without a copy;
+//! - [`reading`]: the rows of files that are wanted: some of their columns, and what meets a condition;
 //! - [`sources`]: files of Parquet, text and Arrow, cut into splits and read within memory that is asked for;
 //! - [`sinks`]: files of Parquet, text and Arrow, written within memory that is asked for;
 //! - [`expression`]: conditions that rows have to meet, as text or built, evaluated by columns;
@@ -25,6 +26,7 @@ mod ipc_schema;
 pub mod jobs;
 pub mod plain;
 mod raw;
+pub mod reading;
 pub mod row_hash;
 pub mod semantics;
 pub mod sinks;

@@ -118,8 +118,3 @@ fn prefix(key: &[u8]) -> u64 {
         }
     }
 }
-
-/// A column of places: rows of a split from this one on.
-pub(super) fn places(first: u64, rows: usize) -> UInt64Array {
-    UInt64Array::from_iter_values(first..first + rows as u64)
-}

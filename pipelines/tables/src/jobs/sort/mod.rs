@@ -13,6 +13,6 @@
 mod program;
 mod tasks;
 
-pub use super::described::ReadOptions;
+pub use crate::reading::ReadOptions;
 pub use program::{SortTable, SortedTable, sort};
 pub use tasks::WriteOptions;

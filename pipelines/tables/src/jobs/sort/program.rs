@@ -22,8 +22,9 @@ use super::tasks::{
     merge, reduce, sample,
 };
 use crate::jobs::described::{
-    DescribeParams, Described, DescribedFile, DescribedSplit, LOOK_BYTES, ROW_BYTES, ReadOptions, describe,
+    DescribeParams, Described, DescribedFile, DescribedSplit, LOOK_BYTES, ROW_BYTES, describe,
 };
+use crate::reading::{ReadOptions, Reading};
 use crate::semantics::KeyColumn;
 use crate::sinks::{GROUP_BYTES, GROUP_MEMORY_FACTOR};
 use crate::sources::BATCH_ROWS_MAX;
@@ -95,8 +96,7 @@ pub struct SortedTable {
 /// A sort as strategies run it.
 struct TableSort {
     params: SortTable,
-    /// With the types of all columns.
-    reading: ReadOptions,
+    reading: Reading,
     layout: ObjectRef,
     cuts: ObjectRef,
     /// What each map reads.
@@ -281,6 +281,10 @@ fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
     let (mut maps, mut open, mut open_bytes, mut before) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
     for file in &described.files {
         for (split, described) in file.splits.iter().enumerate() {
+            if described.is_left_out {
+                before += 1;
+                continue;
+            }
             if !open.is_empty() && open_bytes + described.map_bytes() > map_bytes {
                 maps.push(std::mem::take(&mut open));
                 open_bytes = 0;
@@ -319,6 +323,7 @@ async fn sampled_cuts(
     let splits: Vec<(usize, usize)> = (0..)
         .zip(&described.files)
         .flat_map(|(file, of)| (0..of.splits.len()).map(move |split| (file, split)))
+        .filter(|(file, split)| !described.files[*file].splits[*split].is_left_out)
         .collect();
     if partitions == 1 || splits.is_empty() {
         return Cuts::from_sample(Vec::new(), 1).map_err(JobError::program);
@@ -367,11 +372,11 @@ mod tests {
             status: FileStatus { bytes: 1, version: Version::of(&[]) },
             splits: splits
                 .iter()
-                .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None })
+                .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None, is_left_out: false })
                 .collect(),
         };
         let files = files.iter().enumerate().map(file).collect();
-        Described { layout: ByteBuf::new(), files, reading: ReadOptions::default() }
+        Described { layout: ByteBuf::new(), files, reading: Reading::default() }
     }
 
     #[test]

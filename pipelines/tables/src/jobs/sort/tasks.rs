@@ -21,8 +21,9 @@ use serde_bytes::ByteBuf;
 
 use crate::block::{Gather, Layout, Limits, Part, Pick, write_part};
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::described::{DescribedFile, DescribedSplit, ReadOptions, open};
-use crate::jobs::ordered::{Ordered, places};
+use crate::jobs::described::{DescribedFile, DescribedSplit};
+use crate::jobs::ordered::Ordered;
+use crate::reading::{ReadRows, Reading, TableReader};
 use crate::semantics::Nulls;
 use crate::semantics::{KEY_VERSION, KeyColumn, KeyEncoder, conformed};
 use crate::sinks::{Compression, GROUP_ROWS, ParquetOptions, ParquetSink, SinkError, SortedColumn};
@@ -84,12 +85,12 @@ impl Table {
         batch.project(&columns).map_err(TaskError::fatal)
     }
 
-    /// A batch of the table with the places of its rows, the first of which has this one.
-    fn placed(&self, batch: &RecordBatch, first: u64) -> Result<RecordBatch, TaskError> {
-        let batch = conformed(batch, &self.schema).map_err(of_table)?;
+    /// Rows of a split with their places, the first of which is this one.
+    fn placed(&self, rows: &ReadRows, first: u64) -> Result<RecordBatch, TaskError> {
+        let batch = conformed(&rows.batch, &self.schema).map_err(of_table)?;
         let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
         let mut fields = batch.schema_ref().fields().to_vec();
-        columns.push(Arc::new(places(first, batch.num_rows())));
+        columns.push(Arc::new(rows.places(first)));
         fields.extend(self.layout.schema().fields().last().cloned());
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(TaskError::fatal)
     }
@@ -117,7 +118,7 @@ impl Piece {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SampleParams {
     pub(super) pieces: Vec<Piece>,
-    pub(super) reading: ReadOptions,
+    pub(super) reading: Reading,
     pub(super) key: TableKey,
     /// How many rows of each batch are looked at.
     pub(super) keys: usize,
@@ -132,18 +133,16 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     let table = Table::of(context, &params.key)?;
     let schema = projected(&table.schema, &params.key.columns);
     let encoder = KeyEncoder::new(&schema, &params.key.columns).map_err(of_table)?;
+    let reader = TableReader::new(&params.reading, &schema, &budget.shared()).map_err(of_table)?;
     let mut sampled = Vec::new();
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = open(&piece.file, &params.reading, &budget)?;
-        let here = file.schema().fields().iter().enumerate();
-        let columns: Vec<usize> =
-            here.filter(|(_, field)| schema.column_with_name(field.name()).is_some()).map(|(at, _)| at).collect();
+        let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
         for (split, described) in piece.splits() {
-            let batches = file.read(split, described.state, Some(&columns), &budget.shared());
-            for batch in batches.map_err(|error| budget.of_source(error))? {
+            let rows = file.read(split, described.state).map_err(|error| budget.of_source(error))?;
+            for rows in rows {
                 context.check_cancelled()?;
-                let batch = batch.map_err(|error| budget.of_source(error))?.batch;
+                let batch = rows.map_err(|error| budget.of_source(error))?.batch;
                 let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
                 let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
                 let chosen = take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?;
@@ -175,7 +174,7 @@ fn projected(schema: &SchemaRef, key: &[KeyColumn]) -> SchemaRef {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
     pub(super) pieces: Vec<Piece>,
-    pub(super) reading: ReadOptions,
+    pub(super) reading: Reading,
     pub(super) key: TableKey,
 }
 
@@ -187,28 +186,29 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&table.encoder, &budget), Vec::new(), Vec::new());
     let (mut read_bytes, mut memory) = (0, Reservation::none(&budget.shared()));
+    let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = open(&piece.file, &params.reading, &budget)?;
+        let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
         for (split, described) in piece.splits() {
             let first = u64::from(piece.before + (split - piece.splits.start) as u32) << 32;
-            let batches = file.read(split, described.state, None, &budget.shared());
-            for batch in batches.map_err(|error| budget.of_source(error))? {
+            let rows = file.read(split, described.state).map_err(|error| budget.of_source(error))?;
+            for rows in rows {
                 context.check_cancelled()?;
-                let batch = batch.map_err(|error| budget.of_source(error))?;
+                let rows = rows.map_err(|error| budget.of_source(error))?;
                 // Its places and hashes.
-                let more = memory.bytes() + PLACED_BYTES * batch.batch.num_rows() as u64;
+                let more = memory.bytes() + PLACED_BYTES * rows.batch.num_rows() as u64;
                 memory.resize(more).map_err(|denied| budget.of_rows(denied))?;
-                let placed = table.placed(&batch.batch, first + batch.first_row)?;
+                let placed = table.placed(&rows, first)?;
                 let mut of_batch = Vec::new();
                 table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
                 hashes.push(of_batch);
                 ordered.add(placed)?;
-                sources.push(batch);
+                sources.push(rows);
             }
             read_bytes += described.value_bytes;
         }
-        file.file().check().map_err(|error| budget.of_source(error))?;
+        file.source().file().check().map_err(|error| budget.of_source(error))?;
     }
     ordered.sort();
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
