@@ -48,3 +48,35 @@ impl TableRowsArgs {
         }
     }
 }
+
+/// `exobus show`
+#[derive(Debug, Clone, Args)]
+pub struct ShowArgs {
+    /// Files of a table, or of 100-byte records, or folders of such files
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub input: Vec<PathBuf>,
+    /// How many rows, from the first one on
+    #[arg(long, value_name = "ROWS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub rows: u32,
+    /// Print names and types of the columns instead, of all files, as --schema of other commands takes them
+    #[arg(long)]
+    pub schema: bool,
+    /// Print instead what the files say of themselves: rows, bytes, and nulls, smallest and largest value of each column
+    #[arg(long, conflicts_with = "schema")]
+    pub stats: bool,
+    /// Which rows and columns
+    #[command(flatten)]
+    pub read: TableRowsArgs,
+    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred
+    #[arg(long, value_name = "COLUMNS")]
+    pub schema_text: Option<String>,
+    /// Columns of the terminal that the table may take [default: those of the terminal; all that it needs where there is none]
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(20..))]
+    pub width: Option<u16>,
+    /// Read a folder that another job writes to, or has not finished, too: as far as it is there
+    #[arg(long)]
+    pub partial: bool,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}

@@ -9,6 +9,7 @@
 //! - [`sources`]: files of Parquet, text and Arrow, cut into splits and read within memory that is asked for;
 //! - [`sinks`]: files of Parquet, text and Arrow, written within memory that is asked for;
 //! - [`expression`]: conditions that rows have to meet, as text or built, evaluated by columns;
+//! - [`look`]: tables as people look at them, without a job;
 //! - [`plain`]: types without their encodings. Dictionaries, run ends and views are ways to write values down, not other values.
 //!
 //! All of Arrow's types are known but unions, which have neither an order nor one layout.
@@ -24,6 +25,7 @@ pub mod fuzzing;
 mod guard;
 mod ipc_schema;
 pub mod jobs;
+pub mod look;
 pub mod plain;
 mod raw;
 pub mod reading;
