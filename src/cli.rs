@@ -16,7 +16,9 @@ pub use self::jobs::{
 };
 pub use self::place::{ClusterArgs, PlaceArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
-pub use self::tables::{ConvertArgs, DedupeArgs, ShuffleArgs, TableArgs, TableReadArgs, TableWriteArgs};
+pub use self::tables::{
+    ConvertArgs, DedupeArgs, ShowArgs, ShuffleArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
+};
 pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
@@ -49,8 +51,10 @@ pub struct Cli {
 pub enum Command {
     /// Make records of the sort benchmark
     Generate(GenerateArgs),
-    /// Check that records are in order, and sum them up
+    /// Check that records, or rows of a table, are in order, and sum them up
     Validate(ValidateArgs),
+    /// Show the first rows of a table, its columns, or what its files say of it
+    Show(ShowArgs),
     /// Sort tables by columns, or files of 100-byte records
     Sort(SortArgs),
     /// Put tables, or files of 100-byte records, into a random order that a seed decides, as files of even length

@@ -49,7 +49,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 33] = [
+pub const TARGETS: [Target; 34] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
@@ -83,6 +83,7 @@ pub const TARGETS: [Target; 33] = [
     target("table_layout", tables::layout),
     target("table_part", tables::part),
     target("table_sums", tables::sums),
+    target("table_condition", tables::condition),
 ];
 
 /// The target of this name.
@@ -196,6 +197,7 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "table_layout" => tables::layouts(),
         "table_part" => tables::parts(),
         "table_sums" => vec![fs::read(repository.join("pipelines/tables/tests/samples/exact-sum-1.bin"))?],
+        "table_condition" => tables::conditions(),
         _ => Vec::new(),
     })
 }

@@ -25,6 +25,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Generate(args) => commands::generate::run(args),
         Command::Validate(args) => commands::validate::run(args),
+        Command::Show(args) => commands::show::run(&args),
         Command::Sort(args) => commands::sort::run(&args),
         Command::Shuffle(args) => commands::tables::shuffle_rows(&args),
         Command::Dedupe(args) => commands::tables::dedupe_rows(&args),

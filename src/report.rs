@@ -12,6 +12,7 @@ pub mod plot;
 mod progress;
 mod reporter;
 mod summary;
+mod table;
 mod text;
 pub mod timeline;
 pub mod trace;
@@ -21,6 +22,7 @@ pub use self::{
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
     summary::{JobSummary, KeyedSummary, KeyedWords, Place, TableSummary, TableWords},
+    table::{DrawnColumn, DrawnTable},
     text::{bytes, count, duration, rate},
     timeline::Timeline,
     views::{Views, command_line},

@@ -17,10 +17,12 @@ pub mod results;
 pub mod resume;
 pub mod run_with_parent;
 mod session;
+pub mod show;
 pub mod sort;
 mod submit;
 pub mod tables;
 pub mod validate;
+mod validate_table;
 
 use exobus_actors::{
     client::ClientError,

@@ -7,6 +7,8 @@ use exobus_shuffle::{
     jobs::sort::{SortParams, SortReport, sort},
 };
 
+use exobus_tables::sources::InputFormat;
+
 use super::{
     folders::Folders,
     generate::{failure as file_failure, io_threads},
@@ -23,15 +25,16 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     if !args.key.is_empty() {
         return super::tables::sort_by_key(args);
     }
-    if args.generate.is_none() && !super::tables::are_records(&args.input, &args.read, args.job.setup.partial) {
+    let is_table = |format| format != InputFormat::Records;
+    let format = super::tables::input_format(&args.input, &args.read, args.job.setup.partial);
+    if args.generate.is_none() && format.is_some_and(is_table) {
         let tables = args.input.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(Failure::text(
             Exit::Usage,
             format!("{tables}: a table is sorted by columns: say which, --key COLUMN"),
         ));
     }
-    let of_tables = args.read.given().filter(|name| *name != "--input-format").or(args.write.given());
-    if let Some(option) = of_tables {
+    if let Some(option) = args.read.given().or(args.write.given()) {
         return Err(Failure::text(Exit::Usage, format!("{option} is for tables, which are sorted by --key COLUMN")));
     }
     let mut session = Session::open(&args.job)?;

@@ -47,8 +47,9 @@ pub(super) fn sort_by_key(args: &SortArgs) -> Result<Exit, Failure> {
 
 /// Shuffles a table, or records, and prints the summary.
 pub fn shuffle_rows(args: &ShuffleArgs) -> Result<Exit, Failure> {
-    if are_records(&args.table.input, &args.table.read, args.table.job.setup.partial) {
-        let given = args.table.read.given().filter(|name| *name != "--input-format").or(args.table.write.given());
+    let format = input_format(&args.table.input, &args.table.read, args.table.job.setup.partial);
+    if format == Some(InputFormat::Records) {
+        let given = args.table.read.given().or(args.table.write.given());
         if let Some(option) = given.or(args.rows_per_file.map(|_| "--rows-per-file")) {
             return Err(Failure::text(Exit::Usage, format!("{option} is for tables, and the input is records")));
         }
@@ -167,10 +168,10 @@ fn opened(args: &TableArgs, rows_per_file: Option<u64>) -> Result<(Session, Fold
     Ok((session, folders, table))
 }
 
-/// Whether the input is 100-byte records and no table: as is said, or by the name of its first file. On a cluster, where folders are those of the nodes, one that is not here is a table.
-pub(super) fn are_records(input: &[PathBuf], read: &TableReadArgs, partial: bool) -> bool {
-    if let Some(format) = read.input_format {
-        return format == InputFormat::Records;
+/// The format of the input, as is said, or by the name of its first file; `None`: that is not known here, as on a cluster, where folders are those of the nodes.
+pub(super) fn input_format(input: &[PathBuf], read: &TableReadArgs, partial: bool) -> Option<InputFormat> {
+    if read.rows.input_format.is_some() {
+        return read.rows.input_format;
     }
     let mut format = None;
     // What is wrong with a file is said by the job.
@@ -182,5 +183,5 @@ pub(super) fn are_records(input: &[PathBuf], read: &TableReadArgs, partial: bool
             Ok(())
         },
     );
-    format == Some(InputFormat::Records)
+    format
 }

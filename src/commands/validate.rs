@@ -1,4 +1,4 @@
-//! `exobus validate`: order, duplicate keys and checksum of sorted records, as valsort 1.5 reports them.
+//! `exobus validate`: order, duplicate keys and checksum of sorted records, as valsort 1.5 reports them; those of tables are in [`validate_table`](super::validate_table).
 
 use std::path::PathBuf;
 
@@ -7,13 +7,22 @@ use clap::Args;
 use exobus_shuffle::files::{list_inputs, validate_files};
 use exobus_shuffle::records::{RECORD_BYTES, RowHash, Summary};
 use exobus_store::{Clock, SystemClock};
+use exobus_tables::semantics::KeyColumn;
 
 use super::generate::{failure, gb_per_s, io_threads};
+use crate::cli::TableReadArgs;
 use crate::exit::{Exit, Failure, OrExit};
 
 /// `exobus validate`
 #[derive(Debug, Clone, Args)]
 pub struct ValidateArgs {
+    /// Columns that a table is to be in the order of, the first decides first: user,ts:desc,name:nulls-first; without it only
+    /// the rows of a table are counted and hashed
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',', conflicts_with_all = ["summary", "summaries"])]
+    pub key: Vec<KeyColumn>,
+    /// How the table is read
+    #[command(flatten)]
+    pub read: TableReadArgs,
     /// Also write the 280-byte summary of all records to FILE, as valsort -o does
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
@@ -26,7 +35,7 @@ pub struct ValidateArgs {
     /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
-    /// Files of 100-byte records in order, or folders of such files, taken in order of their names
+    /// Files of 100-byte records in order, or of a table, or folders of such files, taken in order of their names
     #[arg(required = true, value_name = "FILE|DIR")]
     pub inputs: Vec<PathBuf>,
 }
@@ -34,10 +43,13 @@ pub struct ValidateArgs {
 /// Reads the records, prints what it found, and ends with [`Exit::DataWrong`] when any is out of order.
 ///
 /// # Errors
-/// A file that is missing, unreadable or ends inside a record; a summary that cannot be written.
+/// A file that is missing, unreadable or ends inside a record; a summary that cannot be written; a table that cannot be read, or has no such key.
 pub fn run(args: ValidateArgs) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let began = clock.now();
+    if !args.summaries && super::validate_table::is_asked_for(&args)? {
+        return super::validate_table::run(&args, || (clock.now() - began).as_secs_f64());
+    }
     let summary = if args.summaries { joined_summaries(&args.inputs)? } else { validated(&args.inputs, args.partial)? };
     let seconds = (clock.now() - began).as_secs_f64();
     if let Some(path) = &args.summary {
@@ -110,7 +122,8 @@ mod tests {
     use super::*;
 
     fn args(inputs: Vec<PathBuf>) -> ValidateArgs {
-        ValidateArgs { summary: None, summaries: false, partial: false, json: false, inputs }
+        let (key, read) = (Vec::new(), TableReadArgs::default());
+        ValidateArgs { key, read, summary: None, summaries: false, partial: false, json: false, inputs }
     }
 
     fn sorted_records(count: usize) -> Vec<u8> {

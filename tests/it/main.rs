@@ -25,4 +25,6 @@ mod shipped;
 mod sort;
 mod support;
 mod tables;
+mod tables_look;
+mod tables_read;
 mod tokens;

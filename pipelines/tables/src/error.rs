@@ -68,6 +68,21 @@ pub enum TableError {
         /// The name that is most like it.
         nearest: Option<String>,
     },
+    /// A column was selected twice.
+    #[error("column {column} is selected twice: name it once")]
+    SelectedTwice {
+        /// Its name.
+        column: String,
+    },
+    /// A column of the key is not among those that were selected.
+    #[error("key column {column} is not selected: select it, too")]
+    KeyNotSelected {
+        /// Its name, or the path of names to it.
+        column: String,
+    },
+    /// A condition that is none for rows of the table.
+    #[error(transparent)]
+    Expression(#[from] crate::expression::ExpressionError),
     /// A value is not one of the type that its column is to have.
     #[error("column {column}, row {row}: {value} is no value of {data_type}")]
     NotOfType {

@@ -7,6 +7,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
 
 use crate::block::{Gather, Layout, Limits, Part, Pick};
+use crate::expression::Expression;
 use crate::semantics::ExactSum;
 
 /// The schema of a set, also with a checksum that fits.
@@ -34,6 +35,31 @@ pub fn sums(mut bytes: &[u8]) {
         assert_eq!(ExactSum::decode(&encoded).ok().map(|(again, _)| again), Some(sum));
         bytes = rest;
     }
+}
+
+/// A condition, bound to each of the [schemas](parts) and held against three rows of nulls.
+pub fn condition(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(expression) = text.parse::<Expression>() else { return };
+    let printed = expression.to_string();
+    assert_eq!(printed.parse::<Expression>().as_ref(), Ok(&expression), "{printed}");
+    for schema in schemas() {
+        let Ok(bound) = expression.bind(&schema) else { continue };
+        let columns = schema.fields().iter().map(|field| arrow_array::new_null_array(field.data_type(), 3));
+        let batch = RecordBatch::try_new(Arc::new(schema.clone()), columns.collect()).expect("three rows of nulls");
+        assert_eq!(bound.evaluate(&batch).expect("of this schema").len(), 3);
+    }
+}
+
+/// What [`condition`] reads when all is well.
+pub fn conditions() -> Vec<Vec<u8>> {
+    let texts = [
+        "c0 > 3 and c1 in ('x', 'y''s', null) or not c2",
+        "c3 between -1.5e3 and 'nan' and c4 <> .5 and (c5 is not null)",
+        "c5 >= timestamp '2024-01-31 12:30:15.5+02:00' and c1 not like '%a_b!%' escape '!'",
+        "\"c0\" = c0 or c4 < c0 or c2.f0 = date '2024-01-31'",
+    ];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
 /// What [`layout`] reads when all is well.

@@ -5,8 +5,11 @@
 //! - [`row_hash`]: the hash of a row (law 1), the same for any encoding, batch border, format and node;
 //! - [`block`]: how rows lie in the part of an object: messages of Arrow IPC, gathered straight into memory of the store and read there
 //!   without a copy;
+//! - [`reading`]: the rows of files that are wanted: some of their columns, and what meets a condition;
 //! - [`sources`]: files of Parquet, text and Arrow, cut into splits and read within memory that is asked for;
 //! - [`sinks`]: files of Parquet, text and Arrow, written within memory that is asked for;
+//! - [`expression`]: conditions that rows have to meet, as text or built, evaluated by columns;
+//! - [`look`]: tables as people look at them, without a job;
 //! - [`plain`]: types without their encodings. Dictionaries, run ends and views are ways to write values down, not other values.
 //!
 //! All of Arrow's types are known but unions, which have neither an order nor one layout.
@@ -16,13 +19,16 @@ compile_error!("blocks and hashes are little-endian, as the bytes of Arrow are o
 
 pub mod block;
 mod error;
+pub mod expression;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod guard;
 mod ipc_schema;
 pub mod jobs;
+pub mod look;
 pub mod plain;
 mod raw;
+pub mod reading;
 pub mod row_hash;
 pub mod semantics;
 pub mod sinks;

@@ -69,9 +69,12 @@ impl TaskBudget {
 pub(super) fn of_table(error: TableError) -> TaskError {
     match error {
         TableError::Store(error) => TaskError::Store(error),
-        TableError::NoColumn { .. } | TableError::NoOrder { .. } | TableError::Unsupported { .. } => {
-            TaskError::request(error)
-        }
+        TableError::NoColumn { .. }
+        | TableError::NoOrder { .. }
+        | TableError::Unsupported { .. }
+        | TableError::SelectedTwice { .. }
+        | TableError::KeyNotSelected { .. }
+        | TableError::Expression(_) => TaskError::request(error),
         error if error.is_of_the_input() => TaskError::data(error),
         error => TaskError::fatal(error),
     }

@@ -17,14 +17,15 @@ use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::{Plan, Sizes};
 use serde::{Deserialize, Serialize};
 
+use super::WriteOptions;
 use super::budget::{TaskBudget, of_table};
 use super::count::count;
-use super::described::{Described, LOOK_BYTES, open};
-use super::output::{FileParams, FileSize, TableFile, Written, manifest};
+use super::described::{Described, LOOK_BYTES};
+use super::output::{FileParams, FileSize, PartWriter, Written, manifest};
 use super::rewrite::{Rewrite, Rewritten};
 use super::table::{Piece, Table, push_split};
-use super::{ReadOptions, WriteOptions};
 use crate::block::{Gather, Layout, Limits, Pick};
+use crate::reading::{Reading, TableReader};
 use crate::semantics::conformed;
 
 /// What the conversion of a table is told.
@@ -60,7 +61,7 @@ struct Part {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ConvertParams {
     pieces: Vec<Piece>,
-    reading: ReadOptions,
+    reading: Reading,
     skip: u64,
     rows: Option<u64>,
     file: FileParams,
@@ -74,22 +75,23 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
     let table = Table::of(context)?;
     let layout = std::sync::Arc::new(Layout::new(&table.schema).map_err(of_table)?);
     let of_rows = (&table.schema, &table.hasher);
-    let mut file = TableFile::create(context, &params.file, buffers, of_rows, &budget)?;
+    let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
     let (mut skip, mut left) = (params.skip, params.rows.unwrap_or(u64::MAX));
+    let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let source = open(&piece.file, &params.reading, &budget)?;
+        let source = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
         for (split, _, described) in piece.splits() {
-            let batches = source.read(split, described.state, None, &budget.shared());
-            for batch in batches.map_err(|error| budget.of_source(error))? {
+            for rows in source.read(split, described.state).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
-                let batch = batch.map_err(|error| budget.of_source(error))?.batch;
+                let read = rows.map_err(|error| budget.of_source(error))?;
+                let batch = &read.batch;
                 let rows = batch.num_rows() as u64;
                 let from = skip.min(rows);
                 let to = rows.min(from.saturating_add(left));
                 (skip, left) = (skip - from, left - (to - from));
                 let picks: Vec<Pick> = (from..to).map(|row| Pick { batch: 0, row: row as u32 }).collect();
-                let batch = conformed(&batch, &table.schema).map_err(of_table)?;
+                let batch = conformed(batch, &table.schema).map_err(of_table)?;
                 // Without their encodings, as sinks take them.
                 let gather = Gather::new(layout.clone(), &[batch]).map_err(of_table)?;
                 for message in gather.messages(&picks, &Limits::default()).map_err(of_table)? {
@@ -101,7 +103,7 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
             }
             context.read_outside(described.value_bytes);
         }
-        source.file().check().map_err(|error| budget.of_source(error))?;
+        source.source().file().check().map_err(|error| budget.of_source(error))?;
     }
     if let Some(missing) = params.rows.map(|_| left).filter(|left| *left > 0) {
         return Err(TaskError::fatal(format!("{missing} rows that were counted are not there")));

@@ -1,5 +1,8 @@
 //! How many rows there are, and which hash has so many before it: what files of even length are made from.
 
+use std::sync::Arc;
+
+use arrow_schema::Schema;
 use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
@@ -8,54 +11,56 @@ use exobus_shuffle::cuts::Cuts;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::ReadOptions;
-use super::budget::TaskBudget;
-use super::described::{Described, LOOK_BYTES, open};
+use super::budget::{TaskBudget, of_table};
+use super::described::{Described, DescribedSplit, LOOK_BYTES};
 use super::rewrite::place_hash;
 use super::table::{Piece, first_place};
+use crate::reading::{Reading, TableReader};
 
 /// What `count` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct CountParams {
     piece: Piece,
-    reading: ReadOptions,
+    reading: Reading,
 }
 
-/// How many rows each of some splits of a file has.
+/// How many rows are to be read of each of some splits of a file.
 #[task(name = "table.count", deterministic = true)]
 fn count_rows(context: &mut TaskContext<'_>, params: CountParams) -> Result<Vec<u64>, TaskError> {
     let budget = TaskBudget::new(context);
     let CountParams { piece, reading } = params;
     context.check_path(&piece.file.path)?;
-    let file = open(&piece.file, &reading, &budget)?;
-    let first = (!file.schema().fields().is_empty()).then_some(&[0_usize][..]);
+    // No column but those of the condition.
+    let none = Arc::new(Schema::empty());
+    let reader = TableReader::new(&reading, &none, &budget.shared()).map_err(of_table)?;
+    let file = piece.file.open(&reader, &reading).map_err(|error| budget.of_source(error))?;
     let mut counted = Vec::with_capacity(piece.splits.len());
     for (split, _, described) in piece.splits() {
-        let mut rows = 0;
-        for batch in
-            file.read(split, described.state, first, &budget.shared()).map_err(|error| budget.of_source(error))?
-        {
+        let mut count = 0;
+        for rows in file.read(split, described.state).map_err(|error| budget.of_source(error))? {
             context.check_cancelled()?;
-            rows += batch.map_err(|error| budget.of_source(error))?.batch.num_rows() as u64;
+            count += rows.map_err(|error| budget.of_source(error))?.batch.num_rows() as u64;
         }
-        counted.push(rows);
+        counted.push(count);
         context.read_outside(described.value_bytes);
     }
-    file.file().check().map_err(|error| budget.of_source(error))?;
+    file.source().file().check().map_err(|error| budget.of_source(error))?;
     Ok(counted)
 }
 
 /// Splits that one task counts.
 const SPLITS_PER_TASK: usize = 8;
 
-/// Reads the table for the number of rows of each split that nobody says.
+/// Reads the table for how many rows of each split are to be read, where nobody says.
 pub(super) async fn count(futures: &Futures, described: &mut Described) -> Result<(), JobError> {
+    let is_filtered = described.reading.options.filter.is_some();
+    let is_unknown = |split: &DescribedSplit| !split.is_left_out && (is_filtered || split.rows.is_none());
     let mut tasks = Vec::new();
     let mut before = 0;
     for (number, file) in described.files.iter().enumerate() {
         for (at, splits) in file.splits.chunks(SPLITS_PER_TASK).enumerate() {
             let from = at * SPLITS_PER_TASK;
-            if splits.iter().any(|split| split.rows.is_none()) {
+            if splits.iter().any(is_unknown) {
                 let mut piece = Piece::new(file, from, before + from as u32);
                 piece.splits.end = from + splits.len();
                 piece.file.splits = splits.to_vec();
@@ -69,7 +74,8 @@ pub(super) async fn count(futures: &Futures, described: &mut Described) -> Resul
     }
     for (file, from, task) in tasks {
         let counted: Vec<u64> = futures.get_value(&task).await?;
-        for (split, rows) in described.files[file].splits[from..].iter_mut().zip(counted) {
+        let read = described.files[file].splits[from..].iter_mut().filter(|split| !split.is_left_out);
+        for (split, rows) in read.zip(counted) {
             split.rows = Some(rows);
         }
     }

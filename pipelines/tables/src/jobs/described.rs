@@ -17,10 +17,11 @@ use super::budget::{TaskBudget, of_table};
 use super::rewrite::Rewrite;
 use super::table::{Piece, with_places};
 use crate::block::Layout;
+use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::{KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
 use crate::sinks::OutputFormat;
-use crate::sources::text::{INFERRED_FILES, Packing, TextState};
-use crate::sources::{InputFile, InputFormat, NamedTypes, Source, TextOptions, parse_schema, print_schema};
+use crate::sources::text::{Packing, TextState};
+use crate::sources::{InputFile, InputFormat, NamedTypes, Source, SourceError, print_schema};
 
 /// What a task that looks at footers is granted to begin with, bytes.
 pub(super) const LOOK_BYTES: u64 = 4 << 20;
@@ -32,6 +33,7 @@ const SPLIT_MAX: (u64, u64) = (u32::MAX as u64, 1 << 44);
 const UNKNOWN_ROW_BYTES: u64 = 50;
 /// What a row takes while it is put in order: its key, where it is, its place and its hash.
 pub(super) const ROW_BYTES: u64 = 112;
+
 /// What `describe` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct DescribeParams {
@@ -45,35 +47,13 @@ pub(super) struct DescribeParams {
     pub(super) reading: ReadOptions,
 }
 
-/// How the files of a table are read, as far as somebody says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadOptions {
-    /// The format, one of [`InputFormat::NAMES`]; `None`: by the names of files.
-    pub format: Option<String>,
-    /// Types of columns of text, as [`parse_schema`] reads them; those of others are inferred.
-    pub schema: Option<String>,
-}
-
-impl ReadOptions {
-    fn format(&self, location: &Location) -> Result<InputFormat, TaskError> {
-        self.format
-            .as_ref()
-            .map_or_else(|| Ok(InputFormat::of(location)), |name| name.parse().map_err(TaskError::request))
-    }
-
-    fn types(&self) -> Result<NamedTypes, TaskError> {
-        self.schema.as_deref().map_or(Ok(Vec::new()), |text| parse_schema(text).map_err(TaskError::request))
-    }
-}
-
 /// A table as it was found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Described {
     /// The [`Layout`] of its rows on their way, encoded: columns of all files, as the format has them that is written, and that of places.
     pub(super) layout: ByteBuf,
     pub(super) files: Vec<DescribedFile>,
-    /// With the types of all columns of text.
-    pub(super) reading: ReadOptions,
+    pub(super) reading: Reading,
     /// What files will be written as.
     pub(super) format: OutputFormat,
 }
@@ -96,6 +76,8 @@ pub(super) struct DescribedSplit {
     pub(super) rows: Option<u64>,
     /// Of text: how it begins.
     pub(super) state: Option<TextState>,
+    /// No row of it meets the condition, as its file says: it is not read, and keeps its number. It is said to have neither rows nor bytes.
+    pub(super) is_left_out: bool,
 }
 
 impl DescribedSplit {
@@ -128,18 +110,23 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         listed.push((location.to_path_buf(), status));
         context.check_cancelled()
     })?;
-    let first = listed.first().map(|(path, _)| params.reading.format(&Location::from(path))).transpose()?;
+    let first = listed.first().map(|(path, _)| params.reading.format(&Location::from(path)));
+    let first = first.transpose().map_err(TaskError::request)?;
     let format = params.format.or(first.and_then(OutputFormat::of)).unwrap_or_default();
     let types = types_of_text(&listed, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
-    let reading = ReadOptions { schema, format: params.reading.format };
+    let reading = ReadOptions { schema, ..params.reading };
     let (mut unified, mut files) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()));
+    let mut statistics = Vec::with_capacity(listed.len());
     for (path, status) in listed {
         context.check_cancelled()?;
         let mut file = DescribedFile { path, status, splits: Vec::new() };
         // One at a time: there may be more of them than a process may have open.
-        let source = open(&file, &reading, &budget)?;
-        file.splits = splits(&source, &budget)?;
+        let opened = file.input(&reading).and_then(|(file, format)| reading.open(file, format, true, &budget.shared()));
+        let source = opened.map_err(|error| budget.of_source(error))?;
+        file.splits = splits(&source, &reading, &budget)?;
+        let said = FileStatistics::of(&source, &reading, &budget.shared());
+        statistics.push(said.map_err(|denied| budget.of_rows(denied))?);
         let (name, schema) = (source.file().name(), source.schema());
         match &mut unified {
             None => unified = Some(UnifiedSchema::new(name, schema).map_err(of_table)?),
@@ -148,51 +135,47 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         files.push(file);
     }
     let unified = unified.ok_or_else(|| TaskError::request("there is no file"))?;
-    let schema = stored_schema(format.types(), &unified.schema()).map_err(of_table)?;
+    let table = unified.schema();
+    let selected = reading.selected(&table, &params.key).map_err(of_table)?;
+    let schema = stored_schema(format.types(), &selected).map_err(of_table)?;
     if !params.key.is_empty() {
         KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
     }
     let layout = Layout::new(&with_places(&schema)?).map_err(of_table)?;
+    let reading = Reading::new(reading, &table).map_err(of_table)?;
+    if let Some(filter) = &reading.options.filter {
+        let bound = filter.bind(&table).map_err(of_table)?;
+        for (file, statistics) in files.iter_mut().zip(&statistics) {
+            file.leave_out(&statistics.left_out(&bound, &table, &file.rows()));
+        }
+    }
     Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading, format })
 }
 
-/// Types of the columns of text: what is said, and of others what files at even distances show together.
+/// Types of the columns of text of all files.
 fn types_of_text(
     listed: &[(PathBuf, FileStatus)],
     reading: &ReadOptions,
     budget: &Arc<TaskBudget>,
 ) -> Result<NamedTypes, TaskError> {
     let mut text = Vec::new();
-    for file in listed {
-        let format = reading.format(&Location::from(&file.0))?;
+    for (path, status) in listed {
+        let location = Location::from(path);
+        let format = reading.format(&location).map_err(TaskError::request)?;
         if matches!(format, InputFormat::Csv | InputFormat::Tsv) {
-            text.push((file, format));
+            text.push((move || InputFile::new(location.open(Access::Cached)?, *status), format));
         }
     }
-    let count = text.len().min(INFERRED_FILES);
-    let mut looked_at = Vec::with_capacity(count);
-    for ((path, status), format) in (0..count).map(|at| text[at * text.len() / count]) {
-        let file = Location::from(path).open(Access::Cached)?;
-        looked_at.push((InputFile::new(file, *status).map_err(|error| budget.of_source(error))?, format));
-    }
-    let options = TextOptions { dialect: None, types: reading.types()?, are_all: false };
-    let sources = Source::open_all(looked_at, &options, &budget.shared()).map_err(|error| budget.of_source(error))?;
-    let mut types = options.types;
-    for field in sources.iter().flat_map(|source| source.schema().fields()) {
-        if types.iter().all(|(name, _)| name != field.name()) {
-            types.push((field.name().clone(), field.data_type().clone()));
-        }
-    }
-    Ok(types)
+    reading.types_of_text(&text, &budget.shared()).map_err(|error| budget.of_source(error))
 }
 
 /// How a file is cut.
-fn splits(source: &Source, budget: &Arc<TaskBudget>) -> Result<Vec<DescribedSplit>, TaskError> {
+fn splits(source: &Source, reading: &ReadOptions, budget: &Arc<TaskBudget>) -> Result<Vec<DescribedSplit>, TaskError> {
     let states = source.states(&budget.shared()).map_err(|error| budget.of_source(error))?;
     let splits = source.splits().map_err(|error| budget.of_source(error))?;
     let split = |split: crate::sources::Split| {
         let value_bytes = match source {
-            Source::Parquet(file) => bytes_of_group(file.metadata().row_group(split.index)),
+            Source::Parquet(file) => bytes_of_group(file.metadata().row_group(split.index), reading),
             // Small numbers take more room than their text.
             Source::Text(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
             Source::Text(_) => split.bytes.saturating_mul(PACKED),
@@ -203,13 +186,18 @@ fn splits(source: &Source, budget: &Arc<TaskBudget>) -> Result<Vec<DescribedSpli
             let (file, what) = (source.file().name(), "it says that it has more rows or bytes than any file has");
             return Err(TaskError::data(format!("{file}, row group {}: {what}", split.index)));
         }
-        Ok(DescribedSplit { value_bytes, rows: split.rows, state: states.get(split.index).copied() })
+        Ok(DescribedSplit {
+            value_bytes,
+            rows: split.rows,
+            state: states.get(split.index).copied(),
+            is_left_out: false,
+        })
     };
     splits.into_iter().map(split).collect()
 }
 
-/// Bytes that the values of a row group have in memory: sizes in the file are of dictionaries and runs.
-fn bytes_of_group(group: &RowGroupMetaData) -> u64 {
+/// Bytes that the values of a row group have in memory, of the columns that are read: sizes in the file are of dictionaries and runs.
+fn bytes_of_group(group: &RowGroupMetaData, reading: &ReadOptions) -> u64 {
     let size = |figure: i64| u64::try_from(figure).unwrap_or(u64::MAX);
     let of_column = |column: &ColumnChunkMetaData| {
         let values = size(column.num_values());
@@ -226,16 +214,41 @@ fn bytes_of_group(group: &RowGroupMetaData) -> u64 {
         };
         values.saturating_mul(width)
     };
-    group.columns().iter().map(of_column).fold(0, u64::saturating_add).max(size(group.total_byte_size()))
+    let is_read =
+        |column: &&ColumnChunkMetaData| column.column_path().parts().first().is_some_and(|name| reading.reads(name));
+    let of_columns = group.columns().iter().filter(is_read).map(of_column).fold(0, u64::saturating_add);
+    match reading.select {
+        None => of_columns.max(size(group.total_byte_size())),
+        Some(_) => of_columns,
+    }
 }
 
-/// Opens a file of the table, as it was listed.
-pub(super) fn open(file: &DescribedFile, reading: &ReadOptions, budget: &Arc<TaskBudget>) -> Result<Source, TaskError> {
-    let location = Location::from(&file.path);
-    let input = InputFile::new(location.open(Access::Cached)?, file.status).map_err(|error| budget.of_source(error))?;
-    let options = TextOptions { dialect: None, types: reading.types()?, are_all: true };
-    let source = Source::open(input, reading.format(&location)?, &options, &budget.shared());
-    source.map_err(|error| budget.of_source(error))
+impl DescribedFile {
+    /// How many rows each of its splits has, where the file says so.
+    fn rows(&self) -> Vec<Option<u64>> {
+        self.splits.iter().map(|split| split.rows).collect()
+    }
+
+    /// Leaves out those of its splits of which this is true.
+    fn leave_out(&mut self, splits: &[bool]) {
+        for (split, _) in self.splits.iter_mut().zip(splits).filter(|(_, is_left_out)| **is_left_out) {
+            (split.is_left_out, split.value_bytes, split.rows) = (true, 0, Some(0));
+        }
+    }
+
+    /// The file, as it was listed, and its format.
+    fn input(&self, reading: &ReadOptions) -> Result<(InputFile, InputFormat), SourceError> {
+        let location = Location::from(&self.path);
+        let of_format = |what| SourceError::Names { file: location.to_string().into(), what };
+        let format = reading.format(&location).map_err(of_format)?;
+        Ok((InputFile::new(location.open(Access::Cached)?, self.status)?, format))
+    }
+
+    /// Opens it for who reads its rows.
+    pub(super) fn open(&self, reader: &TableReader, reading: &Reading) -> Result<TableFile, SourceError> {
+        let (file, format) = self.input(&reading.options)?;
+        reader.open(file, format)
+    }
 }
 
 impl Described {
@@ -247,10 +260,11 @@ impl Described {
         futures.get_value(&futures.submit_with(describe, &params, &[], options)?).await
     }
 
-    /// Its splits, one by one.
+    /// The splits that are read, one by one.
     pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
         let splits = self.files.iter().flat_map(|file| (0..file.splits.len()).map(move |split| (file, split)));
-        (0..).zip(splits).map(|(before, (file, split))| Piece::new(file, split, before))
+        let read = (0..).zip(splits).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
+        read.map(|(before, (file, split))| Piece::new(file, split, before))
     }
 
     /// Bytes of all its rows in memory, as far as its files say.
@@ -258,8 +272,11 @@ impl Described {
         self.splits().map(|split| split.value_bytes).sum()
     }
 
-    /// How many rows there are, where all files say so.
+    /// How many rows there are to be read, where all files say so; which of them meet a condition nobody knows.
     pub(super) fn rows(&self) -> Option<u64> {
+        if self.reading.options.filter.is_some() {
+            return None;
+        }
         self.splits().map(|split| split.rows).sum()
     }
 

@@ -5,7 +5,7 @@
 //! - [`dedupe`]: one row of each key;
 //! - [`convert`]: rows as they are, in files of another format or length.
 //!
-//! All of them read files within memory that is asked for ([`ReadOptions`]), write files whose bytes follow from the input and the options alone ([`WriteOptions`]), and prove that no
+//! All of them read files within memory that is asked for ([`ReadOptions`](crate::reading::ReadOptions)), write files whose bytes follow from the input and the options alone ([`WriteOptions`]), and prove that no
 //! row was lost (law 1).
 
 mod budget;
@@ -19,6 +19,5 @@ pub mod shuffle;
 pub mod sort;
 mod table;
 
-pub use described::ReadOptions;
 pub use output::{FileSize, WriteOptions};
 pub use rewrite::{Rewrite, Rewritten};

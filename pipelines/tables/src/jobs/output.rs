@@ -107,7 +107,7 @@ pub(super) fn manifest(format: OutputFormat, schema: &SchemaRef) -> Schema {
 }
 
 /// A file that a task writes.
-pub(super) struct TableFile<'a> {
+pub(super) struct PartWriter<'a> {
     sink: TableSink<PartFile>,
     failure: PartFailure,
     hasher: &'a RowHasher,
@@ -115,7 +115,7 @@ pub(super) struct TableFile<'a> {
     row_hash: RowHash,
 }
 
-impl<'a> TableFile<'a> {
+impl<'a> PartWriter<'a> {
     /// Begins one of rows of this schema.
     pub(super) fn create(
         context: &TaskContext<'_>,

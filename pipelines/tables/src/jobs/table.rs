@@ -93,10 +93,12 @@ impl Piece {
         Self { file, splits: split..split + 1, before }
     }
 
-    /// Its splits: the number of each in the file, the place of its first row, and what is known of it.
+    /// Its splits that are read: the number of each in the file, the place of its first row, and what is known of it.
     pub(super) fn splits(&self) -> impl Iterator<Item = (usize, u64, &DescribedSplit)> {
         let numbered = self.splits.clone().zip(self.before..).zip(&self.file.splits);
-        numbered.map(|((split, before), described)| (split, first_place(before), described))
+        numbered
+            .filter(|(_, described)| !described.is_left_out)
+            .map(|((split, before), described)| (split, first_place(before), described))
     }
 }
 

@@ -6,7 +6,8 @@ use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::DataType;
 
-use crate::plain::{Indirection, Path};
+use super::levels::{Level, levels, place};
+use crate::plain::Path;
 use crate::raw::{ByteRanges, ElementRanges, fixed_values};
 use crate::{ELEMENTS_MAX, TableError};
 
@@ -41,20 +42,6 @@ pub(super) struct Cells {
 }
 
 #[derive(Debug)]
-enum Level {
-    /// Which rows are null here.
-    Nulls(NullBuffer),
-    /// A dictionary, or run ends.
-    Places(Indirection),
-}
-
-impl Level {
-    fn is_places(&self) -> bool {
-        matches!(self, Self::Places(_))
-    }
-}
-
-#[derive(Debug)]
 enum CellValues {
     Null,
     Bits(BooleanBuffer),
@@ -79,13 +66,13 @@ enum Kind {
 impl Cells {
     /// What is inside lists and structs.
     fn inside(array: &ArrayRef, data_type: &DataType) -> Self {
-        let (levels, array) = Self::levels(array, &[]);
+        let (levels, array) = levels(array, &[]);
         Self { levels, values: CellValues::of(&array, data_type) }
     }
 
     /// The fields on this path down into structs, which end at this plain type, of an array of that type as `check_type` has it.
     pub(super) fn of(array: &ArrayRef, path: &[usize], data_type: &DataType) -> Self {
-        let (levels, array) = Self::levels(array, path);
+        let (levels, array) = levels(array, path);
         let mut values = CellValues::of(&array, data_type);
         // Of rows that lie one behind the other all bytes are looked at once; behind a dictionary or in a list there may be many that no row has.
         if let (CellValues::Bytes(ranges, may_have_zeros), false) = (&mut values, levels.iter().any(Level::is_places)) {
@@ -94,34 +81,10 @@ impl Cells {
         Self { levels, values }
     }
 
-    /// What is on the way to the fields on this path, and the array of these.
-    fn levels(array: &ArrayRef, path: &[usize]) -> (Vec<Level>, ArrayRef) {
-        let (mut array, mut levels) = (array.clone(), Vec::new());
-        for at in path.iter().copied().map(Some).chain([None]) {
-            while let Some(indirection) = Indirection::of(array.as_ref()) {
-                array = indirection.values.clone();
-                levels.push(Level::Places(indirection));
-            }
-            levels.extend(array.nulls().filter(|nulls| nulls.null_count() > 0).cloned().map(Level::Nulls));
-            if let Some(at) = at {
-                array = array.as_struct().column(at).clone();
-            }
-        }
-        (levels, array)
-    }
-
     /// Where the value of a row is; `None`: it is null.
     #[inline]
-    fn place(&self, mut row: usize) -> Option<usize> {
-        for level in &self.levels {
-            match level {
-                Level::Nulls(nulls) if nulls.is_null(row) => return None,
-                Level::Nulls(_) => (),
-                Level::Places(of) if of.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) => return None,
-                Level::Places(of) => row = of.place(row),
-            }
-        }
-        Some(row)
+    fn place(&self, row: usize) -> Option<usize> {
+        place(&self.levels, row)
     }
 
     /// How many bytes some rows take.
@@ -408,6 +371,12 @@ fn comparable<const WIDTH: usize>(kind: Kind, mut value: [u8; WIDTH]) -> [u8; WI
     value.reverse();
     value[0] ^= if kind == Kind::Signed { 0x80 } else { 0 };
     value
+}
+
+/// A float as a number without a sign that compares as floats do: NaN above all others, -0.0 as 0.0.
+#[inline]
+pub(crate) fn float_order<const WIDTH: usize>(value: [u8; WIDTH]) -> u64 {
+    float(value).into_iter().fold(0, |order, byte| order << 8 | u64::from(byte))
 }
 
 /// A float of 2, 4 or 8 bytes as bits that compare as floats do, big-endian.

@@ -117,7 +117,8 @@ impl KeyEncoder {
     pub fn new(schema: &Schema, key: &[KeyColumn]) -> Result<Self, TableError> {
         assert!(!key.is_empty(), "a key of no column");
         let column = |key: &KeyColumn| {
-            let (path, data_type) = find(schema.fields(), &key.column)?.ok_or_else(|| unknown(schema, &key.column))?;
+            let (path, data_type) =
+                find_column(schema.fields(), &key.column)?.ok_or_else(|| unknown(schema, &key.column))?;
             check_order(&key.column, &data_type)?;
             let top = schema.field(path[0]);
             let order = Order::new(key.descending, key.nulls == Nulls::First);
@@ -211,7 +212,7 @@ impl KeyEncoder {
 }
 
 /// Numbers of the fields on the way to the column of this path, and its plain type.
-fn find(fields: &Fields, path: &str) -> Result<Option<(Vec<usize>, DataType)>, TableError> {
+pub(crate) fn find_column(fields: &Fields, path: &str) -> Result<Option<(Vec<usize>, DataType)>, TableError> {
     let mut same = fields.iter().enumerate().filter(|(_, field)| field.name() == path);
     if let Some((at, field)) = same.next() {
         return match same.next() {
@@ -225,7 +226,7 @@ fn find(fields: &Fields, path: &str) -> Result<Option<(Vec<usize>, DataType)>, T
     for (at, field) in fields.iter().enumerate() {
         let rest = path.strip_prefix(field.name().as_str()).and_then(|rest| rest.strip_prefix('.'));
         if let (Some(rest), DataType::Struct(inside)) = (rest, unencoded(field.data_type()))
-            && let Some((mut below, data_type)) = find(inside, rest)?
+            && let Some((mut below, data_type)) = find_column(inside, rest)?
         {
             below.insert(0, at);
             return Ok(Some((below, data_type)));

@@ -13,15 +13,20 @@
 mod cells;
 mod conformed;
 mod keys;
+mod levels;
 mod stored;
 mod sums;
 mod types;
 mod unified;
 
+pub(crate) use cells::float_order;
 pub use conformed::conformed;
+pub(crate) use keys::find_column;
 pub use keys::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows, Nulls, key_hash};
+pub(crate) use levels::{Level, levels, place};
 pub use stored::{FileTypes, stored_schema};
 pub use sums::ExactSum;
+pub(crate) use types::ZONES;
 pub use types::{check_order, check_schema, check_type};
 pub use unified::{UnifiedSchema, unified};
 

@@ -32,7 +32,7 @@ fn has_order(path: &Path<'_>, data_type: &DataType) -> Result<(), TableError> {
 }
 
 /// Why instants and times without a zone are not taken for each other.
-pub(super) const ZONES: &str =
+pub(crate) const ZONES: &str =
     "one is an instant, the other what a clock showed nobody says where; give both a zone, or none";
 
 /// Refuses batches of another schema: columns, and fields of structs, have the names that were said, in the order that was said, and each is of its type

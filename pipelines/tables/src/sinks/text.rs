@@ -124,6 +124,20 @@ fn quoted(out: &mut Vec<u8>, text: &[u8], dialect: &Dialect) {
     out.push(quote);
 }
 
+/// The text of a value that is not null, of a type that text has.
+pub(crate) fn field_text(array: &dyn Array, row: usize) -> String {
+    let mut out = Vec::new();
+    field(&mut out, array, row, &Dialect::csv());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The text of the date of a day since 1970-01-01.
+pub(crate) fn date_text(days: i64) -> String {
+    let mut out = Vec::new();
+    date(&mut out, days);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// A value that is not null.
 fn field(out: &mut Vec<u8>, array: &dyn Array, row: usize, dialect: &Dialect) {
     macro_rules! print {

@@ -11,10 +11,9 @@ use super::arrangement::Arrangement;
 use super::cuts;
 use super::ordered::Ordered;
 use crate::block::{Gather, Limits, Pick, write_part};
-use crate::jobs::ReadOptions;
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::described::open;
 use crate::jobs::table::{Piece, Table};
+use crate::reading::{Reading, TableReader};
 use crate::sources::Reservation;
 
 /// Bytes of the largest message of a part, and of the largest row.
@@ -26,7 +25,7 @@ const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>()) as u64;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
     pub(super) pieces: Vec<Piece>,
-    pub(super) reading: ReadOptions,
+    pub(super) reading: Reading,
     pub(super) arrangement: Arrangement,
 }
 
@@ -58,28 +57,28 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget), Vec::new(), Vec::new());
     let (mut read_bytes, mut memory) = (0, Reservation::none(&budget.shared()));
+    let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = open(&piece.file, &params.reading, &budget)?;
+        let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
         for (split, mut place, described) in piece.splits() {
-            let batches = file.read(split, described.state, None, &budget.shared());
-            for batch in batches.map_err(|error| budget.of_source(error))? {
+            for rows in file.read(split, described.state).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
-                let batch = batch.map_err(|error| budget.of_source(error))?;
-                // Its places and hashes.
-                let more = memory.bytes() + PLACED_BYTES * batch.batch.num_rows() as u64;
+                let rows = rows.map_err(|error| budget.of_source(error))?;
+                // Their places and hashes.
+                let more = memory.bytes() + PLACED_BYTES * rows.batch.num_rows() as u64;
                 memory.resize(more).map_err(|denied| budget.of_rows(denied))?;
-                let placed = table.placed(&batch.batch, place)?;
-                place += batch.batch.num_rows() as u64;
+                let placed = table.placed(&rows.batch, place)?;
+                place += rows.batch.num_rows() as u64;
                 let mut of_batch = Vec::new();
                 table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
                 hashes.push(of_batch);
                 ordered.add(placed)?;
-                sources.push(batch);
+                sources.push(rows);
             }
             read_bytes += described.value_bytes;
         }
-        file.file().check().map_err(|error| budget.of_source(error))?;
+        file.source().file().check().map_err(|error| budget.of_source(error))?;
     }
     ordered.sort();
     let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];

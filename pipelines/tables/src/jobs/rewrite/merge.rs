@@ -18,7 +18,7 @@ use super::ordered::Ordered;
 use crate::TableError;
 use crate::block::{Gather, Layout, Limits, Part, Pick, write_part};
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::output::{FileParams, TableFile, Written};
+use crate::jobs::output::{FileParams, PartWriter, Written};
 use crate::jobs::table::Table;
 use crate::sources::Reservation;
 
@@ -124,7 +124,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
         None => Dropped::default(),
     };
     let of_rows = (&table.schema, &table.hasher);
-    let mut file = TableFile::create(context, &params.file, buffers, of_rows, &budget)?;
+    let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
     let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
     let gather = Gather::new(layout, &values).map_err(of_table)?;
     for from in (0..ordered.len()).step_by(ROWS_AT_ONCE) {

@@ -27,7 +27,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::arrangement::{Arrangement, place_hash};
 pub(super) use self::program::run;
-use super::{ReadOptions, WriteOptions};
+use super::WriteOptions;
+use crate::reading::ReadOptions;
 
 /// Which table is rewritten, and where to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

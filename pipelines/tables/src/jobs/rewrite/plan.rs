@@ -66,6 +66,10 @@ pub(super) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
     let (mut maps, mut open, mut open_bytes, mut before) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
     for file in &described.files {
         for (split, described) in file.splits.iter().enumerate() {
+            if described.is_left_out {
+                before += 1;
+                continue;
+            }
             if !open.is_empty() && open_bytes + described.map_bytes() > map_bytes {
                 maps.push(std::mem::take(&mut open));
                 open_bytes = 0;
@@ -94,7 +98,7 @@ mod tests {
             status: FileStatus { bytes: 1, version: Version::of(&[]) },
             splits: splits
                 .iter()
-                .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None })
+                .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None, is_left_out: false })
                 .collect(),
         };
         let files = files.iter().enumerate().map(file).collect();

@@ -17,18 +17,17 @@ use super::map::{Dropped, MESSAGE_BYTES, MapParams, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_memory, maps};
 use super::{Rewrite, Rewritten};
-use crate::jobs::ReadOptions;
 use crate::jobs::count::count;
 use crate::jobs::described::{Described, LOOK_BYTES, ROW_BYTES};
 use crate::jobs::output::{FileParams, FileSize, manifest};
 use crate::jobs::table::{Piece, Table};
+use crate::reading::Reading;
 
 /// A job as strategies run it.
 struct Rewriting {
     name: &'static str,
     arrangement: Arrangement,
-    /// With the types of all columns.
-    reading: ReadOptions,
+    reading: Reading,
     layout: ObjectRef,
     cuts: ObjectRef,
     /// What each map reads.

@@ -10,17 +10,16 @@ use serde_bytes::ByteBuf;
 
 use super::arrangement::Arrangement;
 use super::cuts;
-use crate::jobs::ReadOptions;
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::described::open;
 use crate::jobs::table::{Piece, Table};
+use crate::reading::{Reading, TableReader};
 use crate::semantics::{KeyColumn, KeyEncoder, conformed};
 
 /// What `sample` is told. Its only argument is the layout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SampleParams {
     pub(super) pieces: Vec<Piece>,
-    pub(super) reading: ReadOptions,
+    pub(super) reading: Reading,
     pub(super) arrangement: Arrangement,
     /// How many rows of each batch are looked at.
     pub(super) keys: usize,
@@ -35,18 +34,15 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     let (table, key) = (Table::of(context)?, params.arrangement.key().unwrap_or_default());
     let schema = projected(&table.schema, key);
     let encoder = KeyEncoder::new(&schema, key).map_err(of_table)?;
+    let reader = TableReader::new(&params.reading, &schema, &budget.shared()).map_err(of_table)?;
     let mut sampled = Vec::new();
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = open(&piece.file, &params.reading, &budget)?;
-        let here = file.schema().fields().iter().enumerate();
-        let columns: Vec<usize> =
-            here.filter(|(_, field)| schema.column_with_name(field.name()).is_some()).map(|(at, _)| at).collect();
+        let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
         for (split, mut place, described) in piece.splits() {
-            let batches = file.read(split, described.state, Some(&columns), &budget.shared());
-            for batch in batches.map_err(|error| budget.of_source(error))? {
+            for rows in file.read(split, described.state).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
-                let batch = batch.map_err(|error| budget.of_source(error))?.batch;
+                let batch = rows.map_err(|error| budget.of_source(error))?.batch;
                 let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
                 let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
                 let taken = take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?;

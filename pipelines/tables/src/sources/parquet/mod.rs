@@ -15,15 +15,15 @@ mod inflate;
 mod page_header;
 mod pages;
 mod rows;
+mod statistics;
 mod thrift;
 mod types;
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatchReader, UInt64Array};
+use arrow_array::RecordBatchReader;
 use arrow_schema::{Schema, SchemaRef};
 
-use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::column::page::{PageIterator, PageReader};
@@ -31,6 +31,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use self::rows::RowGroupRows;
+pub use self::statistics::RowGroupStatistics;
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
 use crate::guard::guarded;
@@ -46,17 +47,6 @@ pub struct ParquetFile {
     levels: Vec<FieldLevels>,
     /// For the metadata.
     _memory: Reservation,
-}
-
-/// Smallest and largest values of a column in each row group, as who wrote the file says.
-#[derive(Clone, Debug)]
-pub struct RowGroupStatistics {
-    /// No value is smaller; null where nobody said.
-    pub least: ArrayRef,
-    /// No value is larger; null where nobody said.
-    pub greatest: ArrayRef,
-    /// How many nulls there are; null where nobody said.
-    pub nulls: UInt64Array,
 }
 
 impl ParquetFile {
@@ -152,25 +142,6 @@ impl ParquetFile {
     ) -> Result<impl Iterator<Item = Result<SourceBatch, SourceError>> + Send + use<>, SourceError> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         RowGroupRows::new(self, split, columns.unwrap_or(&all), budget)
-    }
-
-    /// What the footer says about the values of a column, by row group; `None`: nothing, or the column has others inside.
-    ///
-    /// # Panics
-    /// There is no such column.
-    pub fn statistics(&self, column: usize) -> Option<RowGroupStatistics> {
-        let parquet = self.metadata.file_metadata().schema_descr();
-        let name = self.schema.field(column).name();
-        guarded(|| -> Result<_, ParquetError> {
-            let of = StatisticsConverter::try_new(name, &self.schema, parquet)?;
-            let groups = self.metadata.row_groups();
-            Ok(RowGroupStatistics {
-                least: of.row_group_mins(groups)?,
-                greatest: of.row_group_maxes(groups)?,
-                nulls: of.row_group_null_counts(groups)?,
-            })
-        })
-        .ok()
     }
 }
 

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampNanosecondType};
 use arrow_array::{
-    Array, Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, Int64Array, RecordBatch, StringArray,
+    Array, ArrayRef, Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, Int64Array, RecordBatch,
+    StringArray,
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};

@@ -26,6 +26,7 @@ pub use self::dialect::{Dialect, Ends, TextState};
 use self::rows::{Piece, TextLines, WantedColumn};
 pub use self::rows::{ROW_BYTES_MAX, TextRows};
 use self::values::Evidence;
+pub(crate) use self::values::{Time, float};
 use super::memory::MemoryBudget;
 use super::schema_text::NamedTypes;
 use super::{InputFile, SourceError, Split, check_names, nearest};

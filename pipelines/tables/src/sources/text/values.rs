@@ -166,7 +166,7 @@ fn is_number(text: &[u8]) -> bool {
     exponent_is_right && whole_is_right && fraction.iter().all(u8::is_ascii_digit)
 }
 
-pub(super) fn float(text: &[u8]) -> Option<f64> {
+pub(crate) fn float(text: &[u8]) -> Option<f64> {
     if is_number(text) {
         return std::str::from_utf8(text).ok()?.parse().ok();
     }
@@ -242,19 +242,28 @@ pub(super) fn timestamp(text: &[u8], unit: TimeUnit, has_zone: bool) -> Option<i
 }
 
 /// What a text says of a time.
-struct Time {
+pub(crate) struct Time {
     /// Days from 1970-01-01, and seconds of the day.
     days: i64,
     seconds: i64,
     nanos: i64,
     /// Digits behind the point of the second.
     digits: usize,
-    offset_seconds: Option<i64>,
-    is_date: bool,
+    /// East of Greenwich; `None`: it has no zone.
+    pub(crate) offset_seconds: Option<i64>,
+    /// Whether it has no clock, and is the midnight of a date.
+    pub(crate) is_date: bool,
 }
 
 impl Time {
-    fn read(text: &[u8]) -> Option<Self> {
+    /// Nanoseconds from 1970-01-01, of the instant where there is a zone.
+    pub(crate) fn nanos(&self) -> i128 {
+        let seconds = self.days * 86_400 + self.seconds - self.offset_seconds.unwrap_or(0);
+        i128::from(seconds) * 1_000_000_000 + i128::from(self.nanos)
+    }
+
+    /// A date, or a date and a clock, with a zone or without one.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
         if text.len() < 10 || text[4] != b'-' || text[7] != b'-' {
             return None;
         }

@@ -1,0 +1,32 @@
+//! What can be wrong with a condition.
+
+/// Why a text is no condition, or none for rows of a schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--where, character {}, at {:?}: {what}", self.character(), self.rest())]
+pub struct ExpressionError {
+    /// The whole text.
+    pub text: String,
+    /// Where in it, bytes from 0.
+    pub at: usize,
+    /// What is wrong there, and what to do.
+    pub what: String,
+}
+
+/// Characters of the text that are shown.
+const SHOWN: usize = 40;
+
+impl ExpressionError {
+    pub(super) fn new(text: &str, at: usize, what: impl Into<String>) -> Self {
+        Self { text: text.to_owned(), at, what: what.into() }
+    }
+
+    /// Which character it is, from 1.
+    pub fn character(&self) -> usize {
+        self.text.get(..self.at).map_or(0, |before| before.chars().count()) + 1
+    }
+
+    /// The text from there on, cut where it is long.
+    pub fn rest(&self) -> String {
+        self.text.get(self.at..).unwrap_or_default().chars().take(SHOWN).collect()
+    }
+}

@@ -1,0 +1,114 @@
+//! Whether the rows of a table are in order, how many there are, and their hash.
+
+use std::sync::Arc;
+
+use exobus_store::RowHash;
+
+use super::Look;
+use crate::reading::Reading;
+use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, conformed, stored_schema};
+use crate::sources::{Reservation, SourceError};
+use crate::{RowHasher, TableError};
+
+/// What [`Look::check`] has found.
+#[derive(Clone, Debug, Default)]
+pub struct CheckedTable {
+    /// Each file, in the order that was given.
+    pub files: Vec<CheckedFile>,
+    /// How many rows, of those that meet the condition.
+    pub rows: u64,
+    /// The sum of their hashes (law 1), of the types that Parquet has for them: the same whatever the format is.
+    pub row_hash: RowHash,
+    /// How many rows have the key of the row before.
+    pub duplicate_keys: u64,
+    /// How many rows have a smaller key than the row before.
+    pub unordered: u64,
+    /// The first of these.
+    pub first_unordered: Option<Unordered>,
+}
+
+/// A file that was read to its end.
+#[derive(Clone, Debug)]
+pub struct CheckedFile {
+    /// What it is called.
+    pub name: String,
+    /// How many rows were read of it.
+    pub rows: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// A row whose key is smaller than that of the row before, which may be the last one of another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unordered {
+    /// Its file.
+    pub file: String,
+    /// Its number in there, of those that meet the condition, from 0.
+    pub row: u64,
+}
+
+impl Look {
+    /// Reads all rows, those of a batch at a time. `key`: the columns that decide their order, the first one first; none: their order is not looked at.
+    ///
+    /// # Errors
+    /// Those of [`schema`](Self::schema) and of reading; a key column that is not there, not selected, or has no order.
+    pub fn check(&self, key: &[KeyColumn]) -> Result<CheckedTable, SourceError> {
+        let (options, table) = self.table()?;
+        let failed = |error: TableError| self.failed(error);
+        let reading = Reading::new(options, &table).map_err(failed)?;
+        let selected = reading.options.selected(&table, key).map_err(failed)?;
+        // As tables are on their way through jobs; what Parquet has not stays as it is.
+        let columns = stored_schema(FileTypes::Parquet, &selected).unwrap_or_else(|_| Arc::new(selected));
+        let hasher = RowHasher::new(&columns).map_err(failed)?;
+        let encoder = (!key.is_empty()).then(|| KeyEncoder::new(&columns, key)).transpose().map_err(failed)?;
+        let (mut checked, mut last) = (CheckedTable::default(), None::<Vec<u8>>);
+        for listed in &self.files {
+            let opened = self.open(listed, &reading, (&table, &columns))?;
+            let source = opened.file.source();
+            let name = source.file().name().to_string();
+            let here = |error| SourceError::Table { file: source.file().name().clone(), error };
+            let (states, mut rows_read) = (source.states(&self.budget)?, 0);
+            for split in source.splits()?.iter().filter(|split| !opened.left_out[split.index]) {
+                for rows in opened.file.read(split.index, states.get(split.index).copied())? {
+                    let rows = rows?;
+                    let batch = conformed(&rows.batch, &columns).map_err(here)?;
+                    checked.row_hash += hasher.sum(&batch).map_err(here)?;
+                    if let Some(encoder) = &encoder {
+                        let bytes = encoder.bytes(&batch).map_err(here)?;
+                        let _memory = Reservation::of(&self.budget, bytes)
+                            .map_err(|denied| self.denied(source, denied, "keys"))?;
+                        let keys = encoder.encode(&batch).map_err(here)?;
+                        for row in 0..keys.len() {
+                            let key = keys.get(row);
+                            checked.compare(last.as_deref(), key, || Unordered {
+                                file: name.clone(),
+                                row: rows_read + row as u64,
+                            });
+                            let last = last.get_or_insert_default();
+                            last.clear();
+                            last.extend_from_slice(key);
+                        }
+                    }
+                    rows_read += batch.num_rows() as u64;
+                }
+            }
+            source.file().check()?;
+            checked.rows += rows_read;
+            checked.files.push(CheckedFile { name, rows: rows_read, bytes: listed.1.bytes });
+        }
+        Ok(checked)
+    }
+}
+
+impl CheckedTable {
+    fn compare(&mut self, before: Option<&[u8]>, key: &[u8], place: impl FnOnce() -> Unordered) {
+        match before.map(|before| before.cmp(key)) {
+            Some(std::cmp::Ordering::Greater) => {
+                self.unordered += 1;
+                self.first_unordered.get_or_insert_with(place);
+            }
+            Some(std::cmp::Ordering::Equal) => self.duplicate_keys += 1,
+            _ => (),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The first rows of a table.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::{Look, Opened};
+use crate::reading::{ReadRows, Reading};
+use crate::semantics::conformed;
+use crate::sources::SourceError;
+
+/// What [`Look::first_rows`] has read.
+pub struct FirstRows {
+    /// Of the columns that are selected, in the files that were read.
+    pub schema: SchemaRef,
+    /// The rows, of this schema; dictionaries and views may be in it.
+    pub batches: Vec<RecordBatch>,
+    /// How many of the files were read.
+    pub files_read: usize,
+    /// Whether these are all rows that there are.
+    pub is_all: bool,
+    _memory: Vec<ReadRows>,
+}
+
+impl Look {
+    /// The first rows, as many at most. The schema is that of the files that were read: those behind them are not looked at.
+    ///
+    /// # Errors
+    /// What is wrong with these files, or with the columns and the condition that are said.
+    pub fn first_rows(&self, count: usize) -> Result<FirstRows, SourceError> {
+        let (mut unified, mut read, mut left, mut files_read) = (None, Vec::new(), count, 0);
+        let (mut schema, mut is_all) = (None, true);
+        for listed in &self.files {
+            if left == 0 && schema.is_some() {
+                is_all = false;
+                break;
+            }
+            files_read += 1;
+            let options = self.typed(std::slice::from_ref(listed))?;
+            let (input, format) = self.input(listed)?;
+            self.unify(&mut unified, &options.open(input, format, true, &self.budget)?)?;
+            let table = unified.as_ref().map(crate::semantics::UnifiedSchema::schema).expect("a file was added");
+            let reading = Reading::new(options, &table).map_err(|error| self.failed(error))?;
+            let columns = reading.options.selected(&table, &[]).map_err(|error| self.failed(error))?;
+            let columns = Arc::new(columns);
+            let opened = self.open(listed, &reading, (&table, &columns))?;
+            is_all &= self.add_rows(&opened, &mut left, &mut read)?;
+            schema = Some(columns);
+        }
+        let Some(schema) = schema else { return self.schema().map(FirstRows::none) };
+        let of_table = |rows: &ReadRows| conformed(&rows.batch, &schema).map_err(|error| self.failed(error));
+        let batches = read.iter().map(of_table).collect::<Result<Vec<_>, _>>()?;
+        Ok(FirstRows { schema, batches, files_read, is_all, _memory: read })
+    }
+
+    /// Adds rows of a file until there are enough; whether there are no more in it.
+    fn add_rows(&self, opened: &Opened, left: &mut usize, read: &mut Vec<ReadRows>) -> Result<bool, SourceError> {
+        let source = opened.file.source();
+        // How text begins in its first piece is known without a look at all of it.
+        let mut states = Vec::new();
+        for split in source.splits()?.iter().filter(|split| !opened.left_out[split.index]) {
+            if split.index > 0 && states.is_empty() {
+                states = source.states(&self.budget)?;
+            }
+            for rows in opened.file.read(split.index, states.get(split.index).copied())? {
+                if *left == 0 {
+                    return Ok(false);
+                }
+                let rows = rows?.first(*left);
+                *left -= rows.batch.num_rows();
+                let is_cut = rows.is_cut;
+                read.push(rows);
+                if is_cut {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl FirstRows {
+    fn none(schema: SchemaRef) -> Self {
+        Self { schema, batches: Vec::new(), files_read: 0, is_all: true, _memory: Vec::new() }
+    }
+}

@@ -1,0 +1,138 @@
+//! Tables as people look at them, without a job: the first rows, names and types of columns, what footers say; and whether rows are in order.
+//!
+//! - [`Look::first_rows`] reads as many files as have these rows, and of them no more than that;
+//! - [`Look::schema`] looks at all footers, and at the first rows of text;
+//! - [`Look::statistics`]: rows, bytes, nulls and bounds as far as footers say;
+//! - [`Look::check`] reads all rows, some at a time: how many there are, their hash, their order;
+//! - [`Value`]: a value that can be shown.
+
+mod check;
+mod first_rows;
+mod statistics;
+mod values;
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use exobus_files::{Access, FileStatus, Location};
+
+pub use self::check::{CheckedFile, CheckedTable, Unordered};
+pub use self::first_rows::FirstRows;
+pub use self::statistics::{ColumnStatistics, TableStatistics};
+pub use self::values::Value;
+use crate::TableError;
+use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
+use crate::semantics::UnifiedSchema;
+use crate::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Place, Source, SourceError, print_schema};
+
+/// Files of a table, in the order of their rows.
+pub struct Look {
+    files: Vec<(Location, FileStatus)>,
+    options: ReadOptions,
+    budget: Arc<dyn MemoryBudget>,
+}
+
+/// A file with the rows that are wanted of it.
+struct Opened {
+    file: TableFile,
+    /// Of each split, whether no row of it can meet the condition.
+    left_out: Vec<bool>,
+}
+
+impl Look {
+    /// At these files, as they were listed. What reading takes is asked for from `budget`.
+    pub fn new(files: Vec<(Location, FileStatus)>, options: ReadOptions, budget: Arc<dyn MemoryBudget>) -> Self {
+        Self { files, options, budget }
+    }
+
+    /// Names and types of the columns of all files as one table, of those that are selected.
+    ///
+    /// # Errors
+    /// Files that are no table, or not one; a column that is not there; a condition that is none for its rows.
+    pub fn schema(&self) -> Result<SchemaRef, SourceError> {
+        let (options, table) = self.table()?;
+        let of = Reading::new(options, &table).and_then(|reading| reading.options.selected(&table, &[]));
+        Ok(Arc::new(of.map_err(|error| self.failed(error))?))
+    }
+
+    /// The table of all files, which has all columns, and how they are read: with the types of all columns of text.
+    fn table(&self) -> Result<(ReadOptions, SchemaRef), SourceError> {
+        let options = self.typed(&self.files)?;
+        let mut unified = None;
+        for file in &self.files {
+            let (input, format) = self.input(file)?;
+            self.unify(&mut unified, &options.open(input, format, true, &self.budget)?)?;
+        }
+        let unified = unified.ok_or_else(|| self.failed(TableError::NoName { place: "a table of no file".into() }))?;
+        Ok((options, unified.schema()))
+    }
+
+    fn unify(&self, unified: &mut Option<UnifiedSchema>, source: &Source) -> Result<(), SourceError> {
+        let (name, schema) = (source.file().name(), source.schema());
+        let failed = |error| SourceError::Table { file: name.clone(), error };
+        match unified {
+            None => *unified = Some(UnifiedSchema::new(name, schema).map_err(failed)?),
+            Some(unified) => unified.add(name, schema).map_err(failed)?,
+        }
+        Ok(())
+    }
+
+    /// The options with the types of the columns of text of some files.
+    fn typed(&self, files: &[(Location, FileStatus)]) -> Result<ReadOptions, SourceError> {
+        let mut text = Vec::new();
+        for file in files {
+            let format = self.format(&file.0)?;
+            if matches!(format, InputFormat::Csv | InputFormat::Tsv) {
+                text.push((|| Ok(self.input(file)?.0), format));
+            }
+        }
+        let types = self.options.types_of_text(&text, &self.budget)?;
+        let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
+        Ok(ReadOptions { schema, ..self.options.clone() })
+    }
+
+    fn format(&self, location: &Location) -> Result<InputFormat, SourceError> {
+        let names = |what| SourceError::Names { file: location.to_string().into(), what };
+        self.options.format(location).map_err(names)
+    }
+
+    fn input(&self, (location, status): &(Location, FileStatus)) -> Result<(InputFile, InputFormat), SourceError> {
+        let format = self.format(location)?;
+        Ok((InputFile::new(location.open(Access::Cached)?, *status)?, format))
+    }
+
+    /// Opens a file of a table for who reads the rows of these columns.
+    fn open(
+        &self,
+        file: &(Location, FileStatus),
+        reading: &Reading,
+        of: (&SchemaRef, &SchemaRef),
+    ) -> Result<Opened, SourceError> {
+        let (table, columns) = of;
+        let (input, format) = self.input(file)?;
+        let failed = |error| SourceError::Table { file: input.name().clone(), error };
+        let bound = reading.options.filter.as_ref().map(|filter| filter.bind(table)).transpose().map_err(failed)?;
+        let reader = TableReader::new(reading, columns, &self.budget).map_err(failed)?;
+        let file = reader.open(input, format)?;
+        let rows: Vec<Option<u64>> = file.source().splits()?.iter().map(|split| split.rows).collect();
+        let left_out = match bound {
+            None => vec![false; rows.len()],
+            Some(bound) => {
+                let said = FileStatistics::of(file.source(), &reading.options, &self.budget);
+                said.map_err(|denied| self.denied(file.source(), denied, "what the footer says about values"))?
+                    .left_out(&bound, table, &rows)
+            }
+        };
+        Ok(Opened { file, left_out })
+    }
+
+    fn denied(&self, source: &Source, denied: MemoryDenied, what: &'static str) -> SourceError {
+        SourceError::Memory { file: source.file().name().clone(), place: Place::Footer, what, denied }
+    }
+
+    /// What is wrong with the table as a whole.
+    fn failed(&self, error: TableError) -> SourceError {
+        let file = self.files.first().map_or_else(|| "a table".into(), |(location, _)| location.to_string().into());
+        SourceError::Table { file, error }
+    }
+}

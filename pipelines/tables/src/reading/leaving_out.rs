@@ -1,0 +1,107 @@
+//! Splits that no row can match, told by what footers say: they are not read.
+//!
+//! They keep their numbers, so the places of all other rows are what they are without this; what footers say follows from the input, so the files do (law 9).
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::Schema;
+
+use super::ReadOptions;
+use crate::expression::{Bound, Extent};
+use crate::semantics::conformed;
+use crate::sources::parquet::RowGroupStatistics;
+use crate::sources::{MemoryBudget, MemoryDenied, Reservation, Source};
+
+/// What the footer of a file says of the columns that a condition looks at.
+pub(crate) struct FileStatistics {
+    /// By name; `None`: nothing is said, by text and files of Arrow.
+    columns: Option<Vec<(String, RowGroupStatistics)>>,
+    /// Whether a column is there that has others inside, or of which nothing can be said.
+    unknown: Vec<String>,
+    _memory: Reservation,
+}
+
+impl FileStatistics {
+    /// Of a file that is open.
+    pub(crate) fn of(
+        source: &Source,
+        reading: &ReadOptions,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, MemoryDenied> {
+        let (mut columns, mut unknown) = (Vec::new(), Vec::new());
+        let mut memory = Reservation::none(budget);
+        let (Some(filter), Source::Parquet(file)) = (&reading.filter, source) else {
+            return Ok(Self { columns: None, unknown, _memory: memory });
+        };
+        let looked_at = filter.columns();
+        for (number, field) in file.schema().fields().iter().enumerate() {
+            if !looked_at.contains(&field.name().as_str()) {
+                continue;
+            }
+            match file.statistics(number) {
+                None => unknown.push(field.name().clone()),
+                Some(said) => {
+                    let bytes = said.least.get_array_memory_size() + said.greatest.get_array_memory_size();
+                    let bytes = memory.bytes() + bytes as u64 + said.nulls.get_array_memory_size() as u64;
+                    memory.resize(bytes)?;
+                    columns.push((field.name().clone(), said));
+                }
+            }
+        }
+        Ok(Self { columns: Some(columns), unknown, _memory: memory })
+    }
+}
+
+/// Bounds of a column in the row groups of a file, as the table has it.
+enum Column<'a> {
+    /// The file lacks it: all values are null.
+    Missing,
+    Unknown,
+    Said(ArrayRef, ArrayRef, &'a RowGroupStatistics),
+}
+
+impl FileStatistics {
+    /// Of each split, which has so many rows, whether no row of it can meet the condition, which is bound to the schema of the table.
+    pub(crate) fn left_out(&self, bound: &Bound, table: &Schema, rows: &[Option<u64>]) -> Vec<bool> {
+        let Some(columns) = &self.columns else { return vec![false; rows.len()] };
+        let column = |number: usize| {
+            let name = table.field(number).name();
+            match columns.iter().find(|(of, _)| of == name) {
+                None if self.unknown.contains(name) => Column::Unknown,
+                None => Column::Missing,
+                Some((_, said)) => conformed_bounds(table, number, said),
+            }
+        };
+        let of_table: Vec<(usize, Column<'_>)> = bound.columns().into_iter().map(|at| (at, column(at))).collect();
+        let is_left_out = |(split, rows): (usize, &Option<u64>)| {
+            let extent = |number: usize| {
+                let (rows, (_, column)) = ((*rows)?, of_table.iter().find(|(at, _)| *at == number)?);
+                match column {
+                    Column::Unknown => None,
+                    Column::Missing => Some(Extent { rows, nulls: Some(rows), bounds: None }),
+                    Column::Said(least, greatest, said) => {
+                        let nulls = said.nulls.is_valid(split).then(|| said.nulls.value(split));
+                        Some(Extent { rows, nulls, bounds: Some((least, greatest, split)) })
+                    }
+                }
+            };
+            !bound.may_be_true(extent)
+        };
+        rows.iter().enumerate().map(is_left_out).collect()
+    }
+}
+
+/// Bounds as values of the type that the table has; nothing where one of them is none.
+fn conformed_bounds<'a>(table: &Schema, number: usize, said: &'a RowGroupStatistics) -> Column<'a> {
+    let of = |array: &ArrayRef| {
+        let field = table.field(number).clone().with_nullable(true);
+        let batch = RecordBatch::try_from_iter_with_nullable([(field.name(), array.clone(), true)]).ok()?;
+        let conformed = conformed(&batch, &Schema::new(vec![field])).ok()?;
+        Some(conformed.column(0).clone())
+    };
+    match (of(&said.least), of(&said.greatest)) {
+        (Some(least), Some(greatest)) => Column::Said(least, greatest, said),
+        _ => Column::Unknown,
+    }
+}

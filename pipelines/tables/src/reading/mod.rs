@@ -1,0 +1,71 @@
+//! Tables as rows are read of them: the columns that are selected, and of the rows those that meet a condition. One place for all that reads rows.
+//!
+//! - [`ReadOptions`]: what people say of it;
+//! - `TableReader`: the rows of a split of a file, of the columns that are needed alone;
+//! - `FileStatistics`: which splits need not be read, as footers say.
+//!
+//! Values are compared as the table has them, whatever type a file has: the types of the columns that the condition looks at travel with it ([`Reading`]).
+
+mod leaving_out;
+mod options;
+mod rows;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+pub(crate) use self::leaving_out::FileStatistics;
+pub use self::options::ReadOptions;
+pub(crate) use self::rows::{ReadRows, TableFile, TableReader};
+use crate::TableError;
+use crate::block::Layout;
+use crate::expression::Bound;
+use crate::semantics::conformed;
+
+/// How rows are read: what tasks are told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reading {
+    /// With the types of all columns of text.
+    pub(crate) options: ReadOptions,
+    /// The [`Layout`] of the columns that the condition looks at, encoded.
+    condition_columns: Option<ByteBuf>,
+}
+
+impl Reading {
+    /// Of the table of this schema, which has all columns.
+    ///
+    /// # Errors
+    /// The condition is none for its rows.
+    pub(crate) fn new(options: ReadOptions, table: &Schema) -> Result<Self, TableError> {
+        let Some(condition) = &options.filter else { return Ok(Self { options, condition_columns: None }) };
+        let columns = condition.bind(table)?.columns();
+        // A condition of no column is one of all rows: these are counted in a column.
+        let columns = if columns.is_empty() { vec![0] } else { columns };
+        let layout = Layout::new(&table.project(&columns)?)?;
+        Ok(Self { options, condition_columns: Some(ByteBuf::from(layout.encode())) })
+    }
+
+    fn condition(&self) -> Result<Option<Condition>, TableError> {
+        let (Some(condition), Some(layout)) = (&self.options.filter, &self.condition_columns) else { return Ok(None) };
+        let schema = Layout::decode(layout)?.schema().clone();
+        Ok(Some(Condition { bound: condition.bind(&schema)?, schema }))
+    }
+}
+
+/// What rows have to meet.
+struct Condition {
+    bound: Bound,
+    /// Of the columns that it looks at, as the table has them.
+    schema: SchemaRef,
+}
+
+impl Condition {
+    /// Which rows of a batch meet it, of which these columns are those that it looks at, as far as the file has them.
+    fn kept(&self, batch: &RecordBatch, columns: &[usize]) -> Result<BooleanArray, TableError> {
+        self.bound.evaluate(&conformed(&batch.project(columns)?, &self.schema)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! How files are read, as far as somebody says.
+
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use exobus_files::Location;
+use serde::{Deserialize, Serialize};
+
+use crate::TableError;
+use crate::expression::Expression;
+use crate::plain::nearest;
+use crate::semantics::{KeyColumn, find_column};
+use crate::sources::text::INFERRED_FILES;
+use crate::sources::{
+    InputFile, InputFormat, MemoryBudget, NamedTypes, Source, SourceError, TextOptions, parse_schema,
+};
+
+/// How the files of a table are read, as far as somebody says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadOptions {
+    /// The format, one of [`InputFormat::NAMES`]; `None`: by the names of files.
+    pub format: Option<String>,
+    /// Types of columns of text, as [`parse_schema`] reads them; those of others are inferred.
+    pub schema: Option<String>,
+    /// The columns that are read, in the order that they are to have; `None`: all.
+    #[serde(default)]
+    pub select: Option<Vec<String>>,
+    /// What rows have to meet; it may look at columns that are not selected.
+    #[serde(default)]
+    pub filter: Option<Expression>,
+}
+
+impl ReadOptions {
+    /// The format of a file.
+    ///
+    /// # Errors
+    /// The one that is said is none.
+    pub fn format(&self, location: &Location) -> Result<InputFormat, String> {
+        self.format.as_ref().map_or_else(|| Ok(InputFormat::of(location)), |name| name.parse())
+    }
+
+    /// The types that are said.
+    ///
+    /// # Errors
+    /// [`SourceError::Schema`].
+    pub fn types(&self) -> Result<NamedTypes, SourceError> {
+        self.schema.as_deref().map_or(Ok(Vec::new()), parse_schema)
+    }
+
+    /// Whether the column of this name is looked at: it is selected, or the condition may mean it or a field of it.
+    pub(crate) fn reads(&self, name: &str) -> bool {
+        let is_of = |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let is_selected = self.select.as_ref().is_none_or(|select| select.iter().any(|selected| selected == name));
+        is_selected || self.filter.as_ref().is_some_and(|filter| filter.columns().into_iter().any(is_of))
+    }
+
+    /// The schema of the selected columns of a table that has all of these.
+    ///
+    /// # Errors
+    /// [`TableError::NoColumn`]; [`TableError::SelectedTwice`]; [`TableError::KeyNotSelected`]: a column of the key is there and not selected.
+    pub fn selected(&self, table: &Schema, key: &[KeyColumn]) -> Result<Schema, TableError> {
+        let Some(select) = &self.select else { return Ok(table.clone()) };
+        let mut columns = Vec::with_capacity(select.len());
+        for name in select {
+            let names = || table.fields().iter().map(|field| field.name().as_str());
+            let Some(column) = names().position(|of| of == name) else {
+                return Err(TableError::NoColumn { column: name.clone(), nearest: nearest(name, names()) });
+            };
+            if columns.contains(&column) {
+                return Err(TableError::SelectedTwice { column: name.clone() });
+            }
+            columns.push(column);
+        }
+        let selected = table.project(&columns)?;
+        for key in key {
+            let is_missing = find_column(selected.fields(), &key.column)?.is_none();
+            if is_missing && find_column(table.fields(), &key.column)?.is_some() {
+                return Err(TableError::KeyNotSelected { column: key.column.clone() });
+            }
+        }
+        Ok(selected)
+    }
+
+    /// Opens a file. `are_all`: the types of text are those of all its columns.
+    ///
+    /// # Errors
+    /// Those of [`Source::open`].
+    pub(crate) fn open(
+        &self,
+        file: InputFile,
+        format: InputFormat,
+        are_all: bool,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Source, SourceError> {
+        Source::open(file, format, &TextOptions { dialect: None, types: self.types()?, are_all }, budget)
+    }
+
+    /// Types of the columns of text of some files: what is said, and of others what files at even distances show together.
+    ///
+    /// # Errors
+    /// Those of opening and reading them.
+    pub(crate) fn types_of_text(
+        &self,
+        text: &[(impl Fn() -> Result<InputFile, SourceError>, InputFormat)],
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<NamedTypes, SourceError> {
+        let count = text.len().min(INFERRED_FILES);
+        let looked_at = (0..count).map(|at| &text[at * text.len() / count]);
+        let looked_at = looked_at.map(|(open, format)| Ok((open()?, *format)));
+        let options = TextOptions { dialect: None, types: self.types()?, are_all: false };
+        let sources = Source::open_all(looked_at.collect::<Result<_, SourceError>>()?, &options, budget)?;
+        let mut types = options.types;
+        for field in sources.iter().flat_map(|source| source.schema().fields()) {
+            if types.iter().all(|(name, _)| name != field.name()) {
+                types.push((field.name().clone(), field.data_type().clone()));
+            }
+        }
+        Ok(types)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+
+    #[test]
+    fn columns_are_selected_by_name_once_each_and_with_those_of_the_key() {
+        let city = DataType::Struct(vec![Field::new("zip", DataType::Utf8, true)].into());
+        let fields = [("id", DataType::Int64), ("price", DataType::Float64), ("city", city)];
+        let table = Schema::new(fields.map(|(name, of)| Field::new(name, of, true)).to_vec());
+        let options = |select: &[&str], filter: Option<&str>| ReadOptions {
+            select: Some(select.iter().map(|name| (*name).to_owned()).collect()),
+            filter: filter.map(|text| text.parse().unwrap()),
+            ..ReadOptions::default()
+        };
+        let key = ["city.zip"].map(KeyColumn::rising);
+        let selected = options(&["city", "id"], None).selected(&table, &key).unwrap();
+        assert_eq!(selected.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["city", "id"]);
+        let refused = |select: &[&str]| options(select, None).selected(&table, &key).unwrap_err().to_string();
+        assert_eq!(refused(&["id", "pirce"]), "no column pirce; did you mean price?");
+        assert!(refused(&["id", "city", "id"]).contains("id is selected twice"));
+        assert!(refused(&["id"]).contains("key column city.zip is not selected"));
+        let read = options(&["id"], Some("city.zip = '1' and x > 1"));
+        assert_eq!(["id", "price", "city", "cit", "x"].map(|name| read.reads(name)), [true, false, true, false, true]);
+    }
+}

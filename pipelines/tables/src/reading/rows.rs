@@ -1,0 +1,180 @@
+//! Rows of files: of the columns that were selected, and those alone that meet the condition.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+
+use super::{Condition, Reading};
+use crate::TableError;
+use crate::sources::text::TextState;
+use crate::sources::{
+    InputFile, InputFormat, MemoryBudget, Place, Reservation, Source, SourceBatch, SourceError, SourceRows, value_bytes,
+};
+
+/// Opens the files of a table.
+pub(crate) struct TableReader {
+    reading: Reading,
+    /// Of the columns that are read, as the table has them.
+    columns: SchemaRef,
+    condition: Option<Arc<Condition>>,
+    budget: Arc<dyn MemoryBudget>,
+}
+
+impl TableReader {
+    /// Rows come with these columns, as far as their file has them.
+    pub(crate) fn new(
+        reading: &Reading,
+        columns: &SchemaRef,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, TableError> {
+        let condition = reading.condition()?.map(Arc::new);
+        Ok(Self { reading: reading.clone(), columns: columns.clone(), condition, budget: budget.clone() })
+    }
+
+    /// Opens one.
+    pub(crate) fn open(&self, file: InputFile, format: InputFormat) -> Result<TableFile, SourceError> {
+        let source = self.reading.options.open(file, format, true, &self.budget)?;
+        let looked_at = self.condition.as_ref().map(|condition| &condition.schema);
+        let (mut read, mut given, mut of_condition) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, field) in source.schema().fields().iter().enumerate() {
+            let is_given = self.columns.column_with_name(field.name()).is_some();
+            let is_looked_at = looked_at.is_some_and(|schema| schema.column_with_name(field.name()).is_some());
+            if is_given {
+                given.push(read.len());
+            }
+            if is_looked_at {
+                of_condition.push(read.len());
+            }
+            if is_given || is_looked_at {
+                read.push(number);
+            }
+        }
+        let (condition, budget) = (self.condition.clone(), self.budget.clone());
+        Ok(TableFile { source, read, given, of_condition, condition, budget })
+    }
+}
+
+/// A file of a table.
+pub(crate) struct TableFile {
+    source: Source,
+    /// Numbers of the columns of the file that are decoded; and which of these are given out, and which looked at.
+    read: Vec<usize>,
+    given: Vec<usize>,
+    of_condition: Vec<usize>,
+    condition: Option<Arc<Condition>>,
+    budget: Arc<dyn MemoryBudget>,
+}
+
+impl TableFile {
+    /// The file.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The rows of a split that are to be read, in the order of the file.
+    pub(crate) fn read(&self, split: usize, state: Option<TextState>) -> Result<TableRows<'_>, SourceError> {
+        let rows = self.source.read(split, state, Some(&self.read), &self.budget)?;
+        Ok(TableRows { file: self, rows: Some(rows) })
+    }
+}
+
+/// Rows of a split.
+pub(crate) struct TableRows<'a> {
+    file: &'a TableFile,
+    rows: Option<SourceRows>,
+}
+
+/// Some rows, one at least, of the columns that were asked for and that the file has, as the file has them.
+pub(crate) struct ReadRows {
+    pub(crate) batch: RecordBatch,
+    /// Whether there were more, which were left away.
+    pub(crate) is_cut: bool,
+    /// What the rows point to, and the memory that they have.
+    _source: Option<SourceBatch>,
+    _memory: Option<Reservation>,
+}
+
+impl ReadRows {
+    fn whole(batch: RecordBatch, source: SourceBatch) -> Self {
+        Self { batch, is_cut: false, _source: Some(source), _memory: None }
+    }
+
+    /// The first of them, as many at most.
+    pub(crate) fn first(self, count: usize) -> Self {
+        let rows = self.batch.num_rows();
+        match count < rows {
+            true => Self { batch: self.batch.slice(0, count), is_cut: true, ..self },
+            false => self,
+        }
+    }
+}
+
+impl Iterator for TableRows<'_> {
+    type Item = Result<ReadRows, SourceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.rows.as_mut()?.next()?.and_then(|batch| self.file.kept(batch)).transpose() {
+                None => (),
+                Some(Err(error)) => {
+                    self.rows = None;
+                    return Some(Err(error));
+                }
+                some => return some,
+            }
+        }
+    }
+}
+
+impl TableFile {
+    /// What is to be read of a batch; `None`: no row.
+    fn kept(&self, source: SourceBatch) -> Result<Option<ReadRows>, SourceError> {
+        let failed = |error| SourceError::Table { file: self.source.file().name().clone(), error };
+        let given = source.batch.project(&self.given).map_err(|error| failed(error.into()))?;
+        let Some(condition) = &self.condition else { return Ok(Some(ReadRows::whole(given, source))) };
+        let kept = condition.kept(&source.batch, &self.of_condition).map_err(failed)?;
+        match kept.true_count() {
+            0 => Ok(None),
+            all if all == source.batch.num_rows() => Ok(Some(ReadRows::whole(given, source))),
+            _ => self.filtered(source, &given, &kept).map(Some),
+        }
+    }
+
+    /// Those rows of a batch, of these columns.
+    fn filtered(&self, source: SourceBatch, given: &RecordBatch, kept: &BooleanArray) -> Result<ReadRows, SourceError> {
+        let file = || self.source.file().name().clone();
+        let (rows, count) = (given.num_rows(), kept.true_count());
+        let denied = |denied| {
+            let (place, what) = (Place::Group(source.split, None), "rows that meet the condition");
+            SourceError::Memory { file: file(), place, what, denied }
+        };
+        let failed = |error: ArrowError| SourceError::Table { file: file(), error: error.into() };
+        // As much as all of them have, until it is known.
+        let of_rows = |batch: &RecordBatch| value_bytes(batch, 0..batch.num_rows());
+        let mut memory = Reservation::of(&self.budget, of_rows(given)).map_err(denied)?;
+        let few = filter_record_batch(given, kept).map_err(failed)?;
+        // Texts of few rows are copied, so that not all of their pages stay in memory for them.
+        let is_copied = 2 * count < rows;
+        let few = if is_copied { compacted(&few).map_err(failed)? } else { few };
+        memory.resize(of_rows(&few)).map_err(denied)?;
+        let _source = (!is_copied).then_some(source);
+        Ok(ReadRows { batch: few, is_cut: false, _source, _memory: Some(memory) })
+    }
+}
+
+/// The rows, of which texts and binaries at the top point to nothing but what they are.
+fn compacted(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let compacted = |column: &ArrayRef| -> ArrayRef {
+        match column.data_type() {
+            DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+            _ => column.clone(),
+        }
+    };
+    let columns = batch.columns().iter().map(compacted).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
+}

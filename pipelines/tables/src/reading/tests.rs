@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use proptest::prelude::*;
+
+use super::*;
+use crate::samples::{MemoryFile, Seeded};
+use crate::sources::{FixedBudget, InputFormat, MemoryBudget};
+
+/// A table whose columns are about in order, so that row groups differ, with nulls and NaN.
+fn table(seed: u64, rows: usize) -> RecordBatch {
+    let mut random = Seeded(seed);
+    let mut about = |row: usize| (row / 7 + random.below(5)) as i64 - 10;
+    let ids = Int64Array::from_iter_values(0..rows as i64);
+    let ints: Int64Array = (0..rows).map(|row| Some(about(row)).filter(|value| value % 11 != 0)).collect();
+    let floats: Float64Array = (0..rows)
+        .map(|row| match about(row) {
+            value if value % 13 == 0 => None,
+            value if value % 17 == 0 => Some(f64::NAN),
+            value if value == 0 => Some(-0.0),
+            value => Some(value as f64 / 2.0),
+        })
+        .collect();
+    let texts: StringArray = (0..rows).map(|row| Some(format!("{:03}", about(row))).filter(|_| row % 19 > 3)).collect();
+    let rare: Int64Array = (0..rows).map(|row| (row / 50 % 2 == 0).then_some(row as i64)).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(ids)),
+        ("int", Arc::new(ints)),
+        ("float", Arc::new(floats)),
+        ("text", Arc::new(texts)),
+        ("rare", Arc::new(rare)),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
+}
+
+fn written(batch: &RecordBatch, group_rows: usize) -> Vec<u8> {
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn fixed() -> (Arc<FixedBudget>, Arc<dyn MemoryBudget>) {
+    let fixed = Arc::new(FixedBudget::new(256 << 20));
+    (fixed.clone(), fixed)
+}
+
+/// What is read of a file, as the numbers of rows in `id`, and how many splits were left out.
+fn read(bytes: &[u8], options: &ReadOptions, table: &Schema, leaves_out: bool) -> (Vec<i64>, usize) {
+    let (used, budget) = fixed();
+    let reading = Reading::new(options.clone(), table).unwrap();
+    let columns = Arc::new(options.selected(table, &[]).unwrap());
+    let reader = TableReader::new(&reading, &columns, &budget).unwrap();
+    let file = reader.open(MemoryFile::input("t.parquet", bytes.to_vec()), InputFormat::Parquet).unwrap();
+    let splits = file.source().splits().unwrap();
+    let rows: Vec<Option<u64>> = splits.iter().map(|split| split.rows).collect();
+    let statistics = FileStatistics::of(file.source(), options, &budget).unwrap();
+    let left_out = match &options.filter {
+        Some(filter) if leaves_out => statistics.left_out(&filter.bind(table).unwrap(), table, &rows),
+        _ => vec![false; rows.len()],
+    };
+    let mut ids = Vec::new();
+    for split in splits.iter().filter(|split| !left_out[split.index]) {
+        for rows in file.read(split.index, None).unwrap() {
+            let rows = rows.unwrap();
+            ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values());
+        }
+    }
+    drop((file, statistics));
+    assert_eq!(used.used_bytes(), 0);
+    (ids, left_out.iter().filter(|is_left_out| **is_left_out).count())
+}
+
+fn options(condition: &str) -> ReadOptions {
+    ReadOptions { filter: Some(condition.parse().unwrap()), ..ReadOptions::default() }
+}
+
+#[test]
+fn row_groups_that_no_row_can_match_are_left_out_and_no_others() {
+    let batch = table(7, 1000);
+    let bytes = written(&batch, 100);
+    for (condition, left_out) in [
+        ("id < 250", 7),
+        ("id >= 250 and id < 260", 9),
+        ("id = 2000", 10),
+        ("not id < 250", 2),
+        ("id in (5, 15, 995)", 8),
+        ("id between 120 and 130 or id = 999", 8),
+        ("id is null", 10),
+        ("id is not null", 0),
+        ("text like '0%' and id < 100", 9),
+        ("text like '9%'", 10),
+        ("float < -100", 10),
+        // A NaN is above all numbers, and no statistics have it.
+        ("float > 100000", 0),
+        ("nothing = 3", 10),
+        ("nothing is null", 0),
+        ("id = int", 0),
+        ("null", 10),
+        ("false or id < 100", 9),
+    ] {
+        let mut fields = batch.schema().fields().to_vec();
+        // Another file of the table has it.
+        fields.push(Arc::new(Field::new("nothing", DataType::Int64, true)));
+        let table = Schema::new(fields);
+        let (ids, skipped) = read(&bytes, &options(condition), &table, true);
+        assert_eq!(skipped, left_out, "{condition}");
+        let (all_ids, none) = read(&bytes, &options(condition), &table, false);
+        assert_eq!((&ids, none), (&all_ids, 0), "{condition}");
+    }
+}
+
+#[test]
+fn values_compare_as_the_table_has_them_whatever_the_file_has() {
+    // The file has a column of 16 bits and one of decimals, the table one of floats and a wider one.
+    let small: ArrayRef = Arc::new(arrow_array::Int16Array::from(vec![Some(1), Some(2), None, Some(3)]));
+    let cost = arrow_array::Decimal128Array::from(vec![100, 250, 300, 310]).with_precision_and_scale(10, 2).unwrap();
+    let id: ArrayRef = Arc::new(Int64Array::from(vec![0, 1, 2, 3]));
+    let columns = [("small", small), ("cost", Arc::new(cost) as ArrayRef), ("id", id)];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
+    let bytes = written(&batch, 2);
+    let fields = [("id", DataType::Int64), ("cost", DataType::Decimal128(20, 4)), ("small", DataType::Float32)];
+    let table = Schema::new(fields.map(|(name, of)| Field::new(name, of, true)).to_vec());
+    for (condition, expected, skipped) in
+        [("small >= 1.5 and cost < 3.0500", vec![1], 0), ("cost <= 2.5", vec![0, 1], 1), ("small < 3", vec![0, 1], 1)]
+    {
+        let (ids, left_out) = read(&bytes, &options(condition), &table, true);
+        assert_eq!((ids, left_out), (expected, skipped), "{condition}");
+    }
+}
+
+#[test]
+fn only_columns_that_are_selected_come_and_the_condition_sees_others() {
+    let batch = table(3, 300);
+    let bytes = written(&batch, 100);
+    let schema = batch.schema();
+    let select = Some(vec!["text".to_owned(), "id".to_owned()]);
+    let of = ReadOptions { select, ..options("rare >= 110 and rare < 115") };
+    let (ids, left_out) = read(&bytes, &of, &schema, true);
+    assert_eq!((ids, left_out), (vec![110, 111, 112, 113, 114], 2));
+    let (_, budget) = fixed();
+    let reading = Reading::new(of.clone(), &schema).unwrap();
+    let columns = Arc::new(of.selected(&schema, &[]).unwrap());
+    let reader = TableReader::new(&reading, &columns, &budget).unwrap();
+    let file = reader.open(MemoryFile::input("t.parquet", bytes), InputFormat::Parquet).unwrap();
+    let rows = file.read(1, None).unwrap().next().unwrap().unwrap();
+    let names: Vec<&str> = rows.batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names, ["id", "text"]);
+    // Texts of a few rows do not keep the page that they were in.
+    let memory = rows.batch["text"].get_array_memory_size();
+    assert!(memory < 2_000, "{memory} bytes for five short texts");
+}
+
+fn condition() -> impl Strategy<Value = String> {
+    let comparison = || proptest::sample::select(vec!["=", "!=", "<", "<=", ">", ">="]);
+    let one = prop_oneof![
+        (comparison(), -20i64..60).prop_map(|(is, with)| format!("int {is} {with}")),
+        (comparison(), -20i64..60).prop_map(|(is, with)| format!("float {is} {with}e-1")),
+        comparison().prop_map(|is| format!("float {is} 'nan'")),
+        (comparison(), -20i64..60).prop_map(|(is, with)| format!("text {is} '{with:03}'")),
+        (0u8..6).prop_map(|digit| format!("text like '0{digit}%'")),
+        (-20i64..60, -20i64..60).prop_map(|(one, other)| format!("int in ({one}, {other}, null)")),
+        proptest::sample::select(vec!["int", "float", "text", "rare"]).prop_map(|name| format!("{name} is null")),
+        (comparison(), 0i64..400).prop_map(|(is, with)| format!("rare {is} {with}")),
+    ];
+    one.prop_recursive(3, 12, 3, |inside| {
+        prop_oneof![
+            inside.clone().prop_map(|of| format!("not ({of})")),
+            (inside.clone(), inside.clone()).prop_map(|(one, other)| format!("({one}) and ({other})")),
+            (inside.clone(), inside).prop_map(|(one, other)| format!("({one}) or ({other})")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn rows_are_the_same_with_and_without_what_footers_say(seed in any::<u64>(), condition in condition()) {
+        let batch = table(seed, 400);
+        let bytes = written(&batch, 40);
+        let (ids, _) = read(&bytes, &options(&condition), &batch.schema(), true);
+        let (all_ids, _) = read(&bytes, &options(&condition), &batch.schema(), false);
+        prop_assert_eq!(&ids, &all_ids, "{}", condition);
+        // And those that the condition is true for.
+        let mask = options(&condition).filter.unwrap().bind(&batch.schema()).unwrap().evaluate(&batch).unwrap();
+        let expected: Vec<i64> = mask.values().set_indices().map(|row| row as i64).collect();
+        prop_assert_eq!(ids, expected, "{}", condition);
+    }
+}

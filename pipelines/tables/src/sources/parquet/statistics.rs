@@ -1,0 +1,67 @@
+//! What footers say about values, as far as it is believed.
+//!
+//! Bounds that are well-formed and wrong are believed, as every reader believes them. These are not:
+//! - of texts, binaries, decimals in bytes and integers without a sign: those in the old fields of footers (`min`, `max`), whose order was that of signed bytes, and those of a
+//!   file that does not say in which order they are;
+//! - of `INT96` and of types without an order;
+//! - a bound without the other one. What is beyond the other one, or NaN, is found out by who compares ([`Extent`](crate::expression::Extent)).
+
+use arrow_array::{Array, ArrayRef, UInt64Array, new_null_array};
+
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::basic::{ColumnOrder, SortOrder, Type};
+use parquet::errors::ParquetError;
+
+use super::ParquetFile;
+use crate::guard::guarded;
+
+/// Smallest and largest values of a column in each row group, as who wrote the file says.
+#[derive(Clone, Debug)]
+pub struct RowGroupStatistics {
+    /// No value is smaller, but for NaN; null where nobody said, or is not believed.
+    pub least: ArrayRef,
+    /// No value is larger, but for NaN; null where nobody said, or is not believed.
+    pub greatest: ArrayRef,
+    /// How many nulls there are; null where nobody said.
+    pub nulls: UInt64Array,
+}
+
+impl ParquetFile {
+    /// What the footer says about the values of a column, by row group; `None`: nothing, or the column has others inside.
+    ///
+    /// # Panics
+    /// There is no such column.
+    pub fn statistics(&self, column: usize) -> Option<RowGroupStatistics> {
+        let parquet = self.metadata.file_metadata().schema_descr();
+        let field = self.schema.field(column);
+        let said = guarded(|| -> Result<_, ParquetError> {
+            let of = StatisticsConverter::try_new(field.name(), &self.schema, parquet)?;
+            let of = of.with_missing_null_counts_as_zero(false);
+            let groups = self.metadata.row_groups();
+            let (least, greatest) = (of.row_group_mins(groups)?, of.row_group_maxes(groups)?);
+            Ok((
+                RowGroupStatistics { least, greatest, nulls: of.row_group_null_counts(groups)? },
+                of.parquet_column_index(),
+            ))
+        });
+        let (mut statistics, Some(leaf)) = said.ok()? else { return None };
+        if !(0..self.metadata.num_row_groups()).all(|group| self.has_believed_bounds(group, leaf)) {
+            let none = new_null_array(statistics.least.data_type(), statistics.least.len());
+            (statistics.least, statistics.greatest) = (none.clone(), none);
+        }
+        Some(statistics)
+    }
+
+    fn has_believed_bounds(&self, group: usize, leaf: usize) -> bool {
+        let column = self.metadata.row_group(group).column(leaf);
+        let Some(statistics) = column.statistics() else { return true };
+        let descriptor = column.column_descr();
+        let order = self.metadata.file_metadata().column_order(leaf);
+        match (descriptor.physical_type(), descriptor.sort_order()) {
+            (Type::INT96, _) | (_, SortOrder::UNDEFINED) => false,
+            (Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE, SortOrder::SIGNED) => true,
+            (Type::BOOLEAN, _) => true,
+            _ => !statistics.is_min_max_deprecated() && matches!(order, ColumnOrder::TYPE_DEFINED_ORDER(_)),
+        }
+    }
+}

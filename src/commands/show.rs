@@ -1,0 +1,177 @@
+//! `exobus show`: the first rows of a table, its columns, or what its files say of it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use exobus_files::{FileError, FileStatus, Location, visit_files};
+use exobus_tables::look::{ColumnStatistics, FirstRows, Look, TableStatistics, Value};
+use exobus_tables::sources::{FixedBudget, InputFormat, SourceError, print_column, print_type};
+use serde_json::json;
+
+use crate::cli::ShowArgs;
+use crate::exit::{Exit, Failure};
+use crate::report::{DrawnColumn, DrawnTable, bytes, count};
+
+mod records;
+
+/// What reading may take, bytes: of a table that is looked at no more than some rows are in memory.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// Shows what was asked for.
+///
+/// # Errors
+/// Files that are no table; columns and conditions that do not fit it.
+pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
+    let files = listed(&args.input, args.partial)?;
+    let options = args.read.options(args.schema_text.clone());
+    let is_records = options.format(&files[0].0).is_ok_and(|format| format == InputFormat::Records);
+    let text = match is_records {
+        true => records::show(args, &files)?,
+        false => {
+            let look = Look::new(files, options, Arc::new(FixedBudget::new(MEMORY_BYTES)));
+            match args {
+                ShowArgs { schema: true, .. } => schema(&look, args.json),
+                ShowArgs { stats: true, .. } => look.statistics().map(|found| statistics(&found, args)),
+                _ => look.first_rows(args.rows as usize).map(|found| rows(&found, args)),
+            }
+            .map_err(source_failure)?
+        }
+    };
+    // Whoever reads may have seen enough.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    Ok(Exit::Success)
+}
+
+/// The files that these names stand for, one at least.
+pub(super) fn listed(inputs: &[PathBuf], partial: bool) -> Result<Vec<(Location, FileStatus)>, Failure> {
+    let mut files = Vec::new();
+    let add = |location: &Location, status: FileStatus| -> Result<(), FileError> {
+        files.push((location.clone(), status));
+        Ok(())
+    };
+    visit_files((inputs, partial), |_| Ok(()), add).map_err(super::generate::failure)?;
+    match files.is_empty() {
+        true => Err(Failure::text(Exit::InputOutput, "there is no file")),
+        false => Ok(files),
+    }
+}
+
+/// What a table that cannot be read means for the shell.
+pub(super) fn source_failure(error: SourceError) -> Failure {
+    use exobus_tables::TableError::{Expression, KeyNotSelected, NoColumn, NoOrder, SelectedTwice};
+    let exit = match &error {
+        SourceError::File(_) | SourceError::Memory { .. } => Exit::InputOutput,
+        SourceError::Schema { .. } | SourceError::OtherFormat { .. } => Exit::Usage,
+        SourceError::Table {
+            error: Expression(_) | NoColumn { .. } | NoOrder { .. } | SelectedTwice { .. } | KeyNotSelected { .. },
+            ..
+        } => Exit::Usage,
+        _ => Exit::DataWrong,
+    };
+    match error {
+        SourceError::File(error) => super::generate::failure(error),
+        // The file is only where it was noticed.
+        SourceError::Table { error, .. } if exit == Exit::Usage => Failure::new(exit, error),
+        error => Failure::new(exit, error),
+    }
+}
+
+fn schema(look: &Look, as_json: bool) -> Result<String, SourceError> {
+    let schema = look.schema()?;
+    let fields = schema.fields().iter();
+    Ok(match as_json {
+        true => {
+            let columns =
+                fields.map(|field| column_json(field.name(), print_type(field.data_type()), field.is_nullable()));
+            json!({ "columns": columns.collect::<Vec<_>>() }).to_string()
+        }
+        false => fields.map(|field| print_column(field.name(), field.data_type())).collect::<Vec<_>>().join(",\n"),
+    })
+}
+
+fn column_json(name: &str, kind: String, nullable: bool) -> serde_json::Value {
+    json!({ "name": name, "type": kind, "nullable": nullable })
+}
+
+fn rows(found: &FirstRows, args: &ShowArgs) -> String {
+    let fields = found.schema.fields();
+    let batches = found.batches.iter();
+    let values = batches.flat_map(|batch| {
+        (0..batch.num_rows()).map(|row| batch.columns().iter().map(|column| Value::of(column, row)).collect::<Vec<_>>())
+    });
+    if args.json {
+        let object = |values: Vec<Value>| -> serde_json::Value {
+            fields.iter().zip(values).map(|(field, value)| (field.name().clone(), value_json(value))).collect()
+        };
+        let columns = fields.iter();
+        let columns =
+            columns.map(|field| column_json(field.name(), print_type(field.data_type()), field.is_nullable()));
+        let columns: Vec<_> = columns.collect();
+        let rows: Vec<_> = values.map(object).collect();
+        return json!({ "columns": columns, "rows": rows, "is_all": found.is_all }).to_string();
+    }
+    let columns = fields.iter().map(|field| DrawnColumn {
+        name: field.name().clone(),
+        kind: print_type(field.data_type()),
+        is_right: field.data_type().is_numeric(),
+    });
+    let rows: Vec<Vec<Value>> = values.collect();
+    let said = match (rows.len() as u64, found.is_all) {
+        (shown, true) => format!("{} rows, which are all", count(shown)),
+        (shown, false) => format!("the first {} rows", count(shown)),
+    };
+    format!("{}\n{said}", DrawnTable::new(columns.collect(), rows).drawn(args.width.map(usize::from)))
+}
+
+fn value_json(value: Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => value.into(),
+        // An integer of 64 bits or a float: JSON has their digits.
+        Value::Number(text) => serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text)),
+        Value::Exact(text) | Value::Text(text) => text.into(),
+        bytes @ Value::Bytes(_) => bytes.to_string().into(),
+        Value::List(values) => values.into_iter().map(value_json).collect(),
+        Value::Struct(fields) => fields.into_iter().map(|(name, value)| (name, value_json(value))).collect(),
+    }
+}
+
+fn statistics(found: &TableStatistics, args: &ShowArgs) -> String {
+    let columns = || found.schema.fields().iter().zip(&found.columns);
+    if args.json {
+        let columns = columns().map(|(field, said)| {
+            let mut column = column_json(field.name(), print_type(field.data_type()), field.is_nullable());
+            let (least, greatest) = said.bounds.clone().unzip();
+            column["nulls"] = said.nulls.into();
+            column["min"] = least.map_or(serde_json::Value::Null, value_json);
+            column["max"] = greatest.map_or(serde_json::Value::Null, value_json);
+            column
+        });
+        let columns: Vec<_> = columns.collect();
+        let (files, splits, rows) = (found.files, found.splits, found.rows);
+        return json!({ "files": files, "bytes": found.bytes, "splits": splits, "rows": rows, "columns": columns })
+            .to_string();
+    }
+    let heads = [("column", false), ("type", false), ("nulls", true), ("min", false), ("max", false)];
+    let heads = heads.map(|(name, is_right)| DrawnColumn { name: name.to_owned(), kind: String::new(), is_right });
+    let unknown = || Value::Exact("?".to_owned());
+    let rows: Vec<Vec<Value>> = columns()
+        .map(|(field, said)| {
+            let (least, greatest) = said.bounds.clone().unwrap_or((unknown(), unknown()));
+            let nulls = said.nulls.map_or_else(unknown, |nulls| Value::Number(count(nulls)));
+            let (name, kind) = (Value::Exact(field.name().clone()), Value::Exact(print_type(field.data_type())));
+            vec![name, kind, nulls, least, greatest]
+        })
+        .collect();
+    let is_unknown = |said: &ColumnStatistics| said.nulls.is_none() || said.bounds.is_none();
+    let note = match found.columns.iter().any(is_unknown) {
+        true => "\n? where not all files say it",
+        false => "",
+    };
+    let said =
+        found.rows.map_or_else(|| "rows: the files do not say".to_owned(), |rows| format!("{} rows", count(rows)));
+    let drawn = DrawnTable::new(heads.into(), rows).drawn(args.width.map(usize::from));
+    let (files, bytes, splits) = (count(found.files), bytes(found.bytes), count(found.splits));
+    format!("{drawn}\n{said}, {files} files, {bytes}, {splits} row groups or pieces{note}")
+}
