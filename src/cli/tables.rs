@@ -134,7 +134,7 @@ pub struct ShuffleArgs {
     /// Decides the order; the same for the same input files, whatever memory, nodes and strategy
     #[arg(long, value_name = "N")]
     pub seed: u64,
-    /// Rows of a file of a table; the last one has what is left
+    /// Rows of a file of a table, at most; files differ by one row
     #[arg(long, value_name = "ROWS", help_heading = "Tables", conflicts_with_all = ["partitions", "file_bytes"],
           value_parser = clap::value_parser!(u64).range(1..))]
     pub rows_per_file: Option<u64>,

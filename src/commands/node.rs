@@ -19,6 +19,7 @@ use exobus_store::{RealDisk, StoreError, StoreOptions, SystemClock};
 use tracing::info;
 
 use crate::{
+    allocator,
     cli::NodeArgs,
     cluster,
     config::{NodeConfig, NodeSection, SecuritySection},
@@ -113,6 +114,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
     let memory_bytes = section.memory.bytes(machine::available_memory_bytes());
     let store_bytes = memory::store_bytes(memory_bytes).map_err(failure)?;
     limits::memory(memory_bytes, machine::group_memory_bytes())?;
+    allocator::keep(memory_bytes);
     let executors = match section.executors {
         0 => memory::executors_within(memory_bytes, machine::executors()),
         executors => executors,
@@ -133,6 +135,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         store: StoreOptions {
             memory_bytes: store_bytes,
             spill_dirs: section.spill_dirs_or(default_spill_dir),
+            release: Some(allocator::release),
             ..StoreOptions::default()
         },
         disk: Arc::new(RealDisk::default()),

@@ -30,6 +30,9 @@ pub struct StoreOptions {
     pub keep_files: bool,
     /// Called for every [`StoreEvent`], on whatever thread it happens, without any lock held. It must not block.
     pub on_event: Option<EventHook>,
+    /// Called, on whatever thread needs it, when memory that was granted beside the region is about to come back to it: gives the operating system what
+    /// the allocator of the process keeps of what was freed since. Nothing is called where the allocator keeps nothing.
+    pub release: Option<fn()>,
 }
 
 /// Who hears of [`StoreEvent`]s.
@@ -46,6 +49,7 @@ impl Default for StoreOptions {
             node: String::new(),
             keep_files: false,
             on_event: None,
+            release: None,
         }
     }
 }

@@ -48,6 +48,7 @@ pub(crate) struct Shared {
     pub dirs: Dirs,
     pub clock: Arc<dyn Clock>,
     on_event: Option<EventHook>,
+    release: Option<fn()>,
     pub memory_bytes: u64,
     pub reserve_bytes: u64,
     pub indexes_rebuilt: AtomicU64,
@@ -152,6 +153,7 @@ pub(crate) struct Setup {
     pub dirs: Dirs,
     pub clock: Arc<dyn Clock>,
     pub on_event: Option<EventHook>,
+    pub release: Option<fn()>,
     pub memory_bytes: u64,
     pub reserve_bytes: u64,
     pub writers: u64,
@@ -168,6 +170,7 @@ impl Shared {
             dirs: setup.dirs,
             clock: setup.clock,
             on_event: setup.on_event,
+            release: setup.release,
             memory_bytes: setup.memory_bytes,
             reserve_bytes: setup.reserve_bytes,
             indexes_rebuilt: AtomicU64::new(0),
@@ -214,6 +217,11 @@ impl Shared {
                 Effect::Withdraw(span) => {
                     self.region.withdraw(span);
                     self.with(|state| state.withdrawn(span));
+                }
+                Effect::Release => {
+                    if let Some(release) = self.release {
+                        release();
+                    }
                 }
                 Effect::Restore(span) => {
                     let memory = self.region.restore(span).is_ok();

@@ -100,6 +100,7 @@ impl Store {
             dirs,
             clock,
             on_event: options.on_event.clone(),
+            release: options.release,
             memory_bytes: options.memory_bytes,
             reserve_bytes,
             writers: writers as u64,

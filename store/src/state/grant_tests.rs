@@ -44,6 +44,28 @@ fn what_is_granted_is_the_regions_no_more_and_comes_back() {
 }
 
 #[test]
+fn what_was_freed_goes_to_the_operating_system_once_before_the_region_has_its_memory_again() {
+    let mut state = state(1);
+    assert!(state.grant_outside(3 * MIB));
+    let mut world = at_ease(&mut state);
+    state.end_grant(3 * MIB);
+    settle(&mut state, &mut world);
+    assert_eq!(world.released, 0, "whoever allocates next may have it");
+    for (bytes, released) in [(2 * MIB, 1), (3 * MIB, 1)] {
+        let ticket = state.request(Class::Arguments, vec![room(bytes)]).unwrap();
+        settle(&mut state, &mut world);
+        let Claim::Got { granted, class, bytes, .. } = state.claim(ticket) else { panic!("{state:?}") };
+        assert_eq!(world.released, released);
+        let_go(&mut state, Held { granted, class, bytes });
+    }
+    assert!(state.grant_outside(2 * MIB));
+    state.end_grant(2 * MIB);
+    let ticket = state.request(Class::Arguments, vec![room(3 * MIB)]).unwrap();
+    settle(&mut state, &mut world);
+    assert!(matches!(state.claim(ticket), Claim::Got { .. }) && world.released == 2);
+}
+
+#[test]
 fn what_comes_back_is_granted_again_without_a_call_of_the_operating_system() {
     let mut state = state(1);
     assert!(state.grant_outside(3 * MIB));

@@ -57,6 +57,8 @@ pub(crate) enum Effect {
     Tell(StoreEvent),
     /// Give the memory behind a span to the operating system.
     Withdraw(Span),
+    /// Give the operating system what was freed beside the region and is kept for the next who allocates.
+    Release,
     /// Get memory for such a span again.
     Restore(Span),
 }

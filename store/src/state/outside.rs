@@ -9,7 +9,8 @@
 //!
 //! To put memory behind a span again takes as long as to touch new memory (0.4 s for 1 GiB), and tasks that ask for the same come one after the
 //! other. So what is held and taken by nobody any more is *surplus*: it stays held, whoever takes something next has it at once, and it goes back
-//! where the region lacks room: before anything is written for that, and as much of it as is lacking.
+//! where the region lacks room: before anything is written for that, and as much of it as is lacking. What the allocator of the process keeps of what tasks have freed is
+//! within the surplus, so it goes to the operating system first then.
 //!
 //! There are two kinds, which differ in who comes first:
 //!
@@ -44,6 +45,8 @@ pub(super) struct Outside {
     yielded_to: Option<Ticket>,
     /// What those who run have asked for and wait for: surplus that they are about to have does not go back meanwhile.
     asked: u64,
+    /// Whether somebody has had less than was granted since memory that was freed went to the operating system the last time.
+    freed: bool,
 }
 
 impl Outside {
@@ -187,6 +190,9 @@ impl State {
         for _ in 0..bytes.min(self.recallable_bytes()).div_ceil(UNIT) {
             let Some(span) = self.outside.held.pop() else { return };
             self.outside.returning += span.bytes;
+            if std::mem::take(&mut self.outside.freed) {
+                self.effects.push(Effect::Release);
+            }
             self.effects.push(Effect::Restore(span));
         }
     }
@@ -286,6 +292,7 @@ impl State {
     /// As [`end_grant`](Self::end_grant); the caller looks at the queue.
     pub(super) fn end_grant_quietly(&mut self, bytes: u64) {
         self.outside.granted -= bytes;
+        self.outside.freed |= bytes > 0;
     }
 
     /// A request waits, and nothing but what is told is in its way: gives that up for it. `false`: there is nothing.

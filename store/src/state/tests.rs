@@ -58,6 +58,8 @@ pub(super) struct World {
     pub(super) holes: Vec<Span>,
     /// Those of them that never get any again.
     gone: Vec<Span>,
+    /// How often freed memory was given to the operating system.
+    pub(super) released: usize,
 }
 
 impl World {
@@ -74,6 +76,7 @@ impl World {
                     assert!(self.holes.contains(&span), "it was not given away");
                     self.moves.push((span, true));
                 }
+                Effect::Release => self.released += 1,
                 Effect::Tell(_) | Effect::WakeOutputs | Effect::Granted(_) => {}
             }
         }

@@ -24,7 +24,7 @@ use crate::sinks::{
 pub enum FileSize {
     /// So many bytes of values, about.
     Bytes(u64),
-    /// So many rows; the last file has what is left.
+    /// So many rows at most.
     Rows(u64),
     /// As much as makes so many files.
     Count(u32),

@@ -10,6 +10,7 @@
 
 mod border;
 mod compression;
+mod dictionaries;
 mod ipc;
 mod parquet;
 mod table;

@@ -10,11 +10,12 @@ use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, SortingColumn};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 
 use super::border::Border;
+use super::dictionaries::{LOOKED_AT_ROWS, of_many_values};
 use super::{SinkError, check_rows};
-use crate::sources::{MemoryBudget, Reservation};
+use crate::sources::{MemoryBudget, Reservation, value_bytes};
 
 /// Most rows of a row group.
 pub const GROUP_ROWS: u64 = 122_880;
@@ -56,13 +57,28 @@ pub struct SortedColumn {
 /// Writes a file. A row group is written when it has as many rows, or as many bytes, as it may have: never earlier, so memory that is denied is an error and no
 /// smaller row group.
 pub struct ParquetSink<W: Write + Send> {
-    writer: ArrowWriter<W>,
+    file: File<W>,
     schema: SchemaRef,
     /// Columns of the file, which may be several for one of the table.
     columns: usize,
     border: Border,
     rows: u64,
     memory: Reservation,
+}
+
+/// A file, of which the first rows say how it is written.
+enum File<W: Write + Send> {
+    /// They wait.
+    Begun(Box<Begun<W>>),
+    Open(ArrowWriter<W>),
+    /// It could not be opened, and nothing is written any more.
+    Failed,
+}
+
+struct Begun<W> {
+    write: W,
+    properties: WriterPropertiesBuilder,
+    rows: Vec<RecordBatch>,
 }
 
 impl<W: Write + Send> ParquetSink<W> {
@@ -95,13 +111,11 @@ impl<W: Write + Send> ParquetSink<W> {
             .set_sorting_columns((!sorted.is_empty()).then_some(sorted))
             .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
             // It is ended here.
-            .set_max_row_group_row_count(None)
-            .build();
+            .set_max_row_group_row_count(None);
         let memory = Reservation::of(budget, foretold(0, parquet.num_columns())).map_err(denied)?;
-        let options_of_writer = ArrowWriterOptions::new().with_properties(properties);
-        let writer = ArrowWriter::try_new_with_options(write, schema.clone(), options_of_writer).map_err(failed)?;
+        let file = File::Begun(Box::new(Begun { write, properties, rows: Vec::new() }));
         let (columns, border) = (parquet.num_columns(), Border::new(options.group_rows, GROUP_BYTES));
-        Ok(Self { writer, schema: schema.clone(), columns, border, rows: 0, memory })
+        Ok(Self { file, schema: schema.clone(), columns, border, rows: 0, memory })
     }
 
     /// Writes rows.
@@ -110,6 +124,30 @@ impl<W: Write + Send> ParquetSink<W> {
     /// Rows of another schema, memory that was denied, and what `write` says; the file cannot be finished then.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
         check_rows(&self.schema, batch)?;
+        self.rows += batch.num_rows() as u64;
+        if let File::Begun(begun) = &mut self.file {
+            let bytes = value_bytes(batch, 0..batch.num_rows());
+            self.memory.resize(self.memory.bytes() + bytes).map_err(denied)?;
+            begun.rows.push(batch.clone());
+            return if self.rows < LOOKED_AT_ROWS as u64 { Ok(()) } else { self.open() };
+        }
+        self.write_rows(batch)
+    }
+
+    /// Opens the file as the rows that wait say, and writes them.
+    fn open(&mut self) -> Result<(), SinkError> {
+        let File::Begun(begun) = std::mem::replace(&mut self.file, File::Failed) else { return Ok(()) };
+        let Begun { write, mut properties, rows } = *begun;
+        for path in of_many_values(&self.schema, &rows)? {
+            properties = properties.set_column_dictionary_enabled(path, false);
+        }
+        let options = ArrowWriterOptions::new().with_properties(properties.build());
+        let writer = ArrowWriter::try_new_with_options(write, self.schema.clone(), options).map_err(failed)?;
+        self.file = File::Open(writer);
+        rows.iter().try_for_each(|batch| self.write_rows(batch))
+    }
+
+    fn write_rows(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
         let mut at = 0;
         while at < batch.num_rows() {
             let rows = self.border.take(batch, at);
@@ -118,17 +156,25 @@ impl<W: Write + Send> ParquetSink<W> {
                 continue;
             }
             self.memory.at_least(foretold(self.border.bytes(), self.columns)).map_err(denied)?;
-            self.writer.write(&batch.slice(at, rows)).map_err(failed)?;
+            let writer = self.writer()?;
+            writer.write(&batch.slice(at, rows)).map_err(failed)?;
+            let taken = writer.memory_size() as u64;
             at += rows;
             // What the library has is looked at, should it have more than was foretold.
-            self.memory.at_least(self.writer.memory_size() as u64).map_err(denied)?;
+            self.memory.at_least(taken).map_err(denied)?;
         }
-        self.rows += batch.num_rows() as u64;
         Ok(())
     }
 
+    fn writer(&mut self) -> Result<&mut ArrowWriter<W>, SinkError> {
+        match &mut self.file {
+            File::Open(writer) => Ok(writer),
+            _ => Err(failed(ParquetError::General("the file could not be opened".to_owned()))),
+        }
+    }
+
     fn end_group(&mut self) -> Result<(), SinkError> {
-        self.writer.flush().map_err(failed)?;
+        self.writer()?.flush().map_err(failed)?;
         self.border.end();
         // Smaller is never denied.
         let _ = self.memory.resize(foretold(0, self.columns).min(self.memory.bytes()));
@@ -139,8 +185,12 @@ impl<W: Write + Send> ParquetSink<W> {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn finish(self) -> Result<(W, u64), SinkError> {
-        Ok((self.writer.into_inner().map_err(failed)?, self.rows))
+    pub fn finish(mut self) -> Result<(W, u64), SinkError> {
+        self.open()?;
+        match self.file {
+            File::Open(writer) => Ok((writer.into_inner().map_err(failed)?, self.rows)),
+            _ => Err(failed(ParquetError::General("the file could not be opened".to_owned()))),
+        }
     }
 }
 
