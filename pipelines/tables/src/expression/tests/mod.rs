@@ -1,4 +1,5 @@
 mod against_rows;
+mod extents;
 
 use std::sync::Arc;
 
