@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use arrow_array::builder::{Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -8,7 +9,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
+use exobus_store::RowHash;
+
 use super::*;
+use crate::RowHasher;
 use crate::samples::{MemoryFile, Seeded};
 use crate::sources::{FixedBudget, InputFormat, MemoryBudget};
 
@@ -27,6 +31,11 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
         })
         .collect();
     let texts: StringArray = (0..rows).map(|row| Some(format!("{:03}", about(row))).filter(|_| row % 19 > 3)).collect();
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    for row in 0..rows {
+        (0..row % 4).for_each(|element| lists.values().append_value((row + element) as i64));
+        lists.append(row % 5 > 0);
+    }
     let rare: Int64Array = (0..rows).map(|row| (row / 50 % 2 == 0).then_some(row as i64)).collect();
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(ids)),
@@ -34,6 +43,7 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
         ("float", Arc::new(floats)),
         ("text", Arc::new(texts)),
         ("rare", Arc::new(rare)),
+        ("list", Arc::new(lists.finish())),
     ];
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
@@ -58,6 +68,17 @@ fn fixed() -> (Arc<FixedBudget>, Arc<dyn MemoryBudget>) {
 
 /// What is read of a file, as the numbers of rows in `id` and the places of rows, and how many splits were left out.
 fn read(bytes: &[u8], options: &ReadOptions, table: &Schema, leaves_out: bool) -> (Vec<i64>, Vec<u64>, usize) {
+    let (ids, places, left_out, _) = read_and_hashed(bytes, options, table, leaves_out);
+    (ids, places, left_out)
+}
+
+/// The same, and the sum of the hashes of rows.
+fn read_and_hashed(
+    bytes: &[u8],
+    options: &ReadOptions,
+    table: &Schema,
+    leaves_out: bool,
+) -> (Vec<i64>, Vec<u64>, usize, RowHash) {
     let (used, budget) = fixed();
     let reading = Reading::new(options.clone(), table).unwrap();
     let columns = Arc::new(options.selected(table, &[]).unwrap());
@@ -70,17 +91,19 @@ fn read(bytes: &[u8], options: &ReadOptions, table: &Schema, leaves_out: bool) -
         Some(filter) if leaves_out => statistics.left_out(&filter.bind(table).unwrap(), table, &rows),
         _ => vec![false; rows.len()],
     };
-    let (mut ids, mut places) = (Vec::new(), Vec::new());
+    let hasher = RowHasher::new(&columns).unwrap();
+    let (mut ids, mut places, mut hash) = (Vec::new(), Vec::new(), RowHash::default());
     for split in splits.iter().filter(|split| !left_out[split.index]) {
         for rows in file.read(split.index, None).unwrap() {
             let rows = rows.unwrap();
+            hash += hasher.sum(&conformed(&rows.batch, &columns).unwrap()).unwrap();
             ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values());
             places.extend(rows.places((split.index as u64) << 32).values());
         }
     }
     drop((file, statistics));
     assert_eq!(used.used_bytes(), 0);
-    (ids, places, left_out.iter().filter(|is_left_out| **is_left_out).count())
+    (ids, places, left_out.iter().filter(|is_left_out| **is_left_out).count(), hash)
 }
 
 fn options(condition: &str) -> ReadOptions {
@@ -174,11 +197,12 @@ fn without_pages(bytes: &[u8], kept: std::ops::Range<usize>) -> Vec<u8> {
     let metadata = reader.finish().unwrap();
     let mut broken = bytes.to_vec();
     for columns in metadata.offset_index().unwrap() {
-        for pages in columns {
+        for (column, pages) in columns.iter().enumerate() {
             let pages = pages.page_locations();
             for (at, page) in pages.iter().enumerate() {
                 let end = pages.get(at + 1).map_or(usize::MAX, |next| next.first_row_index as usize);
-                if end <= kept.start || page.first_row_index as usize >= kept.end {
+                // Pages of lists are not passed over by the library: it counts their rows.
+                if columns.len() - 1 != column && (end <= kept.start || page.first_row_index as usize >= kept.end) {
                     let body = page.offset as usize + page.compressed_page_size as usize;
                     broken[body - 8..body].fill(0xff);
                 }
@@ -284,12 +308,14 @@ proptest! {
     fn rows_are_the_same_with_and_without_what_footers_say(seed in any::<u64>(), condition in condition()) {
         let batch = table(seed, 4_000);
         let bytes = written(&batch, 2_000);
-        let (ids, places, _) = read(&bytes, &options(&condition), &batch.schema(), true);
+        let (ids, places, _, hash) = read_and_hashed(&bytes, &options(&condition), &batch.schema(), true);
         let (all_ids, all_places, _) = read(&bytes, &options(&condition), &batch.schema(), false);
         prop_assert_eq!((&ids, places), (&all_ids, all_places), "{}", condition);
         // And those that the condition is true for.
         let mask = options(&condition).filter.unwrap().bind(&batch.schema()).unwrap().evaluate(&batch).unwrap();
         let expected: Vec<i64> = mask.values().set_indices().map(|row| row as i64).collect();
         prop_assert_eq!(ids, expected, "{}", condition);
+        let kept = arrow_select::filter::filter_record_batch(&batch, &mask).unwrap();
+        prop_assert_eq!(hash, RowHasher::new(&batch.schema()).unwrap().sum(&kept).unwrap(), "{}", condition);
     }
 }
