@@ -54,11 +54,25 @@ impl FileStatistics {
 }
 
 /// Bounds of a column in the row groups of a file, as the table has it.
-enum Column<'a> {
+pub(super) enum Column<'a> {
     /// The file lacks it: all values are null.
     Missing,
     Unknown,
     Said(ArrayRef, ArrayRef, &'a RowGroupStatistics),
+}
+
+impl Column<'_> {
+    /// In the row group, or the page, of that number, which has so many rows.
+    pub(super) fn extent(&self, number: usize, rows: u64) -> Option<Extent<'_>> {
+        match self {
+            Self::Unknown => None,
+            Self::Missing => Some(Extent { rows, nulls: Some(rows), bounds: None }),
+            Self::Said(least, greatest, said) => {
+                let nulls = said.nulls.is_valid(number).then(|| said.nulls.value(number));
+                Some(Extent { rows, nulls, bounds: Some((least, greatest, number)) })
+            }
+        }
+    }
 }
 
 impl FileStatistics {
@@ -75,17 +89,7 @@ impl FileStatistics {
         };
         let of_table: Vec<(usize, Column<'_>)> = bound.columns().into_iter().map(|at| (at, column(at))).collect();
         let is_left_out = |(split, rows): (usize, &Option<u64>)| {
-            let extent = |number: usize| {
-                let (rows, (_, column)) = ((*rows)?, of_table.iter().find(|(at, _)| *at == number)?);
-                match column {
-                    Column::Unknown => None,
-                    Column::Missing => Some(Extent { rows, nulls: Some(rows), bounds: None }),
-                    Column::Said(least, greatest, said) => {
-                        let nulls = said.nulls.is_valid(split).then(|| said.nulls.value(split));
-                        Some(Extent { rows, nulls, bounds: Some((least, greatest, split)) })
-                    }
-                }
-            };
+            let extent = |number: usize| of_table.iter().find(|(at, _)| *at == number)?.1.extent(split, (*rows)?);
             !bound.may_be_true(extent)
         };
         rows.iter().enumerate().map(is_left_out).collect()
@@ -93,7 +97,7 @@ impl FileStatistics {
 }
 
 /// Bounds as values of the type that the table has; nothing where one of them is none.
-fn conformed_bounds<'a>(table: &Schema, number: usize, said: &'a RowGroupStatistics) -> Column<'a> {
+pub(super) fn conformed_bounds<'a>(table: &Schema, number: usize, said: &'a RowGroupStatistics) -> Column<'a> {
     let of = |array: &ArrayRef| {
         let field = table.field(number).clone().with_nullable(true);
         let batch = RecordBatch::try_from_iter_with_nullable([(field.name(), array.clone(), true)]).ok()?;

@@ -8,6 +8,7 @@
 
 mod leaving_out;
 mod options;
+mod pages;
 mod rows;
 
 use arrow_array::{BooleanArray, RecordBatch};

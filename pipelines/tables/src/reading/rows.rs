@@ -1,5 +1,6 @@
 //! Rows of files: of the columns that were selected, and those alone that meet the condition.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -7,7 +8,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
-use super::{Condition, Reading};
+use super::{Condition, Reading, pages};
 use crate::TableError;
 use crate::sources::text::TextState;
 use crate::sources::{
@@ -53,7 +54,8 @@ impl TableReader {
             }
         }
         let (condition, budget) = (self.condition.clone(), self.budget.clone());
-        Ok(TableFile { source, read, given, of_condition, condition, budget })
+        let rows_of = source.splits()?.iter().map(|split| split.rows).collect();
+        Ok(TableFile { source, read, given, of_condition, condition, rows_of, budget })
     }
 }
 
@@ -65,6 +67,8 @@ pub(crate) struct TableFile {
     given: Vec<usize>,
     of_condition: Vec<usize>,
     condition: Option<Arc<Condition>>,
+    /// How many rows each split has, where the file says so.
+    rows_of: Vec<Option<u64>>,
     budget: Arc<dyn MemoryBudget>,
 }
 
@@ -76,8 +80,21 @@ impl TableFile {
 
     /// The rows of a split that are to be read, in the order of the file.
     pub(crate) fn read(&self, split: usize, state: Option<TextState>) -> Result<TableRows<'_>, SourceError> {
-        let rows = self.source.read(split, state, Some(&self.read), &self.budget)?;
+        let rows: SourceRows = match (self.ranges(split)?, &self.source) {
+            (Some(ranges), _) if ranges.is_empty() => Box::new(std::iter::empty()),
+            (Some(ranges), Source::Parquet(file)) => {
+                Box::new(file.read_ranges(split, &self.read, &ranges, &self.budget)?)
+            }
+            _ => self.source.read(split, state, Some(&self.read), &self.budget)?,
+        };
         Ok(TableRows { file: self, rows: Some(rows) })
+    }
+
+    /// The rows of a split of which some may meet the condition, where the file says so of its pages; `None`: all of them.
+    fn ranges(&self, split: usize) -> Result<Option<Vec<Range<u64>>>, SourceError> {
+        let (Some(condition), Source::Parquet(file)) = (&self.condition, &self.source) else { return Ok(None) };
+        let Some(rows) = self.rows_of[split] else { return Ok(None) };
+        pages::ranges(file, (split, rows), condition, &self.budget)
     }
 }
 

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use arrow_array::builder::{Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -8,7 +9,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
+use exobus_store::RowHash;
+
 use super::*;
+use crate::RowHasher;
 use crate::samples::{MemoryFile, Seeded};
 use crate::sources::{FixedBudget, InputFormat, MemoryBudget};
 
@@ -20,13 +24,18 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
     let ints: Int64Array = (0..rows).map(|row| Some(about(row)).filter(|value| value % 11 != 0)).collect();
     let floats: Float64Array = (0..rows)
         .map(|row| match about(row) {
+            0 => Some(-0.0),
             value if value % 13 == 0 => None,
             value if value % 17 == 0 => Some(f64::NAN),
-            value if value == 0 => Some(-0.0),
             value => Some(value as f64 / 2.0),
         })
         .collect();
     let texts: StringArray = (0..rows).map(|row| Some(format!("{:03}", about(row))).filter(|_| row % 19 > 3)).collect();
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    for row in 0..rows {
+        (0..row % 4).for_each(|element| lists.values().append_value((row + element) as i64));
+        lists.append(row % 5 > 0);
+    }
     let rare: Int64Array = (0..rows).map(|row| (row / 50 % 2 == 0).then_some(row as i64)).collect();
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(ids)),
@@ -34,12 +43,19 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
         ("float", Arc::new(floats)),
         ("text", Arc::new(texts)),
         ("rare", Arc::new(rare)),
+        ("list", Arc::new(lists.finish())),
     ];
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
 
+/// In row groups of so many rows, and pages of 400.
 fn written(batch: &RecordBatch, group_rows: usize) -> Vec<u8> {
-    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(group_rows))
+        .set_data_page_row_count_limit(400)
+        .set_write_batch_size(400)
+        .set_compression(parquet::basic::Compression::GZIP(Default::default()))
+        .build();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
     writer.write(batch).unwrap();
     writer.into_inner().unwrap()
@@ -52,6 +68,17 @@ fn fixed() -> (Arc<FixedBudget>, Arc<dyn MemoryBudget>) {
 
 /// What is read of a file, as the numbers of rows in `id`, and how many splits were left out.
 fn read(bytes: &[u8], options: &ReadOptions, table: &Schema, leaves_out: bool) -> (Vec<i64>, usize) {
+    let (ids, left_out, _) = read_and_hashed(bytes, options, table, leaves_out);
+    (ids, left_out)
+}
+
+/// The same, and the sum of the hashes of rows.
+fn read_and_hashed(
+    bytes: &[u8],
+    options: &ReadOptions,
+    table: &Schema,
+    leaves_out: bool,
+) -> (Vec<i64>, usize, RowHash) {
     let (used, budget) = fixed();
     let reading = Reading::new(options.clone(), table).unwrap();
     let columns = Arc::new(options.selected(table, &[]).unwrap());
@@ -64,16 +91,18 @@ fn read(bytes: &[u8], options: &ReadOptions, table: &Schema, leaves_out: bool) -
         Some(filter) if leaves_out => statistics.left_out(&filter.bind(table).unwrap(), table, &rows),
         _ => vec![false; rows.len()],
     };
-    let mut ids = Vec::new();
+    let hasher = RowHasher::new(&columns).unwrap();
+    let (mut ids, mut hash) = (Vec::new(), RowHash::default());
     for split in splits.iter().filter(|split| !left_out[split.index]) {
         for rows in file.read(split.index, None).unwrap() {
             let rows = rows.unwrap();
+            hash += hasher.sum(&conformed(&rows.batch, &columns).unwrap()).unwrap();
             ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values());
         }
     }
     drop((file, statistics));
     assert_eq!(used.used_bytes(), 0);
-    (ids, left_out.iter().filter(|is_left_out| **is_left_out).count())
+    (ids, left_out.iter().filter(|is_left_out| **is_left_out).count(), hash)
 }
 
 fn options(condition: &str) -> ReadOptions {
@@ -156,6 +185,56 @@ fn only_columns_that_are_selected_come_and_the_condition_sees_others() {
     assert!(memory < 2_000, "{memory} bytes for five short texts");
 }
 
+/// The file with other sums at the end of all pages that have none of these rows of their row group, so that they cannot be unpacked.
+fn without_pages(bytes: &[u8], kept: std::ops::Range<usize>) -> Vec<u8> {
+    use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+    reader.try_parse(&bytes::Bytes::from(bytes.to_vec())).unwrap();
+    let metadata = reader.finish().unwrap();
+    let mut broken = bytes.to_vec();
+    for columns in metadata.offset_index().unwrap() {
+        for (column, pages) in columns.iter().enumerate() {
+            let pages = pages.page_locations();
+            for (at, page) in pages.iter().enumerate() {
+                let end = pages.get(at + 1).map_or(usize::MAX, |next| next.first_row_index as usize);
+                // Pages of lists are not passed over by the library: it counts their rows.
+                if columns.len() - 1 != column && (end <= kept.start || page.first_row_index as usize >= kept.end) {
+                    let body = page.offset as usize + page.compressed_page_size as usize;
+                    broken[body - 8..body].fill(0xff);
+                }
+            }
+        }
+    }
+    broken
+}
+
+#[test]
+fn pages_that_no_row_can_match_are_passed_over_in_all_columns() {
+    let batch = table(5, 12_000);
+    let bytes = without_pages(&written(&batch, 12_000), 6_000..6_400);
+    for condition in ["id between 6010 and 6011", "id > 6005 and (id < 6007 or id = -1 or nothing is not null)"] {
+        let mut fields = batch.schema().fields().to_vec();
+        fields.push(Arc::new(Field::new("nothing", DataType::Int64, true)));
+        let (ids, places, _) = read(&bytes, &options(condition), &Schema::new(fields), true);
+        assert!(!ids.is_empty() && ids.iter().map(|id| *id as u64).eq(places), "{condition}: {ids:?}");
+    }
+    // Rows of a page in the middle, and of others that are too near to it to be passed over.
+    let kept = without_pages(&written(&batch, 12_000), 2_000..4_000);
+    let (ids, ..) = read(&kept, &options("id in (2000, 2800, 3999)"), &batch.schema(), true);
+    assert_eq!(ids, [2000, 2800, 3999]);
+    let far = options("id in (1, 2000, 9000, 11999)");
+    let (ids, places, _) = read(&written(&batch, 12_000), &far, &batch.schema(), true);
+    assert_eq!((ids, places), (vec![1, 2000, 9000, 11_999], vec![1, 2000, 9000, 11_999]));
+    // Who reads pages that are broken says so.
+    let (_, budget) = fixed();
+    let reading = Reading::new(options("int = 100000 or rare = 6001"), &batch.schema()).unwrap();
+    let reader = TableReader::new(&reading, &batch.schema(), &budget).unwrap();
+    let file = reader
+        .open(MemoryFile::input("t.parquet", without_pages(&written(&batch, 12_000), 0..1)), InputFormat::Parquet);
+    let error = file.unwrap().read(0, None).unwrap().find_map(Result::err).expect("a page that is broken");
+    assert!(error.to_string().contains("t.parquet is damaged at row group 0"), "{error}");
+}
+
 fn condition() -> impl Strategy<Value = String> {
     let comparison = || proptest::sample::select(vec!["=", "!=", "<", "<=", ">", ">="]);
     let one = prop_oneof![
@@ -177,19 +256,62 @@ fn condition() -> impl Strategy<Value = String> {
     })
 }
 
+/// Where in a file the column indexes and offset indexes of pages lie.
+fn indexes(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (_, budget) = fixed();
+    let reader = TableReader::new(&Reading::default(), &Arc::new(Schema::empty()), &budget).unwrap();
+    let file = reader.open(MemoryFile::input("t.parquet", bytes.to_vec()), InputFormat::Parquet).unwrap();
+    let crate::sources::Source::Parquet(file) = file.source() else { unreachable!("a file of Parquet") };
+    let range =
+        |at: Option<i64>, bytes: Option<i32>| at.unwrap() as usize..at.unwrap() as usize + bytes.unwrap() as usize;
+    let chunks = file.metadata().row_groups().iter().flat_map(|group| group.columns());
+    chunks
+        .flat_map(|chunk| {
+            let of_columns = range(chunk.column_index_offset(), chunk.column_index_length());
+            [of_columns, range(chunk.offset_index_offset(), chunk.offset_index_length())]
+        })
+        .collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
+    fn indexes_of_pages_that_are_damaged_never_add_a_row_and_never_end_the_process(
+        seed in any::<u64>(), condition in condition(), turned in proptest::collection::vec(any::<u64>(), 1..4)
+    ) {
+        let batch = table(seed % 4, 2_000);
+        let mut bytes = written(&batch, 1_000);
+        let indexes = indexes(&bytes);
+        for random in turned {
+            let index = indexes[random as usize % indexes.len()].clone();
+            bytes[index.start + (random >> 16) as usize % index.len()] ^= 1 << (random >> 60 & 7);
+        }
+        let (_, budget) = fixed();
+        let reading = Reading::new(options(&condition), &batch.schema()).unwrap();
+        let reader = TableReader::new(&reading, &batch.schema(), &budget).unwrap();
+        let file = reader.open(MemoryFile::input("t.parquet", bytes), InputFormat::Parquet).unwrap();
+        let mask = options(&condition).filter.unwrap().bind(&batch.schema()).unwrap().evaluate(&batch).unwrap();
+        for split in 0..2 {
+            for rows in file.read(split, None).unwrap() {
+                let ids = rows.unwrap().batch["id"].as_primitive::<Int64Type>().clone();
+                prop_assert!(ids.values().iter().all(|id| mask.value(*id as usize)), "{}", condition);
+            }
+        }
+    }
+
+    #[test]
     fn rows_are_the_same_with_and_without_what_footers_say(seed in any::<u64>(), condition in condition()) {
-        let batch = table(seed, 400);
-        let bytes = written(&batch, 40);
-        let (ids, _) = read(&bytes, &options(&condition), &batch.schema(), true);
+        let batch = table(seed, 4_000);
+        let bytes = written(&batch, 2_000);
+        let (ids, _, hash) = read_and_hashed(&bytes, &options(&condition), &batch.schema(), true);
         let (all_ids, _) = read(&bytes, &options(&condition), &batch.schema(), false);
         prop_assert_eq!(&ids, &all_ids, "{}", condition);
         // And those that the condition is true for.
         let mask = options(&condition).filter.unwrap().bind(&batch.schema()).unwrap().evaluate(&batch).unwrap();
         let expected: Vec<i64> = mask.values().set_indices().map(|row| row as i64).collect();
         prop_assert_eq!(ids, expected, "{}", condition);
+        let kept = arrow_select::filter::filter_record_batch(&batch, &mask).unwrap();
+        prop_assert_eq!(hash, RowHasher::new(&batch.schema()).unwrap().sum(&kept).unwrap(), "{}", condition);
     }
 }

@@ -68,14 +68,23 @@ pub(super) fn next_batch<R>(
 
 /// Cuts rows into batches within the bounds; `memory` is given back when the last of them is dropped.
 pub(super) fn cut(batch: &RecordBatch, split: usize, first_row: u64, memory: Reservation) -> Vec<SourceBatch> {
-    let memory = Arc::new(memory);
+    cut_shared(batch, split, first_row, &Arc::new(memory))
+}
+
+/// As [`cut`], of rows that have their memory with others.
+pub(super) fn cut_shared(
+    batch: &RecordBatch,
+    split: usize,
+    first_row: u64,
+    memory: &Arc<Reservation>,
+) -> Vec<SourceBatch> {
     let mut ranges = Vec::new();
     cut_range(batch, 0..batch.num_rows(), &mut ranges);
     let of_range = |range: Range<usize>| SourceBatch {
         first_row: first_row + range.start as u64,
         batch: batch.slice(range.start, range.len()),
         split,
-        memory: Arc::clone(&memory),
+        memory: Arc::clone(memory),
     };
     ranges.into_iter().map(of_range).collect()
 }

@@ -1,4 +1,6 @@
+mod against_keys;
 mod against_rows;
+mod extents;
 
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field};
 
+use super::tree::Kind;
 use super::*;
 
 /// Rows whose numbers, where they stay, are those of the test.

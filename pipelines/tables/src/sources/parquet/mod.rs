@@ -13,12 +13,14 @@ mod delta;
 mod footer;
 mod inflate;
 mod page_header;
+mod page_index;
 mod pages;
 mod rows;
 mod statistics;
 mod thrift;
 mod types;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatchReader;
@@ -30,6 +32,7 @@ use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
+pub(crate) use self::page_index::PageStatistics;
 use self::rows::RowGroupRows;
 pub use self::statistics::RowGroupStatistics;
 use super::memory::{MemoryBudget, Reservation};
@@ -141,7 +144,18 @@ impl ParquetFile {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<impl Iterator<Item = Result<SourceBatch, SourceError>> + Send + use<>, SourceError> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        RowGroupRows::new(self, split, columns.unwrap_or(&all), budget)
+        RowGroupRows::new(self, split, (columns.unwrap_or(&all), None), budget)
+    }
+
+    /// As [`read`](Self::read), of those rows alone: ranges in order and apart from each other, none beyond the row group. Pages without one of them are passed over.
+    pub(crate) fn read_ranges(
+        self: &Arc<Self>,
+        split: usize,
+        columns: &[usize],
+        ranges: &[Range<u64>],
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<impl Iterator<Item = Result<SourceBatch, SourceError>> + Send + use<>, SourceError> {
+        RowGroupRows::new(self, split, (columns, Some(ranges)), budget)
     }
 }
 

@@ -1,17 +1,18 @@
 //! Rows of a row group: each column decoded by the library, page by page, and put together.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection};
 use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, Pending, SourceBatch, cut, next_batch, own_bytes};
+use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, Pending, SourceBatch, cut_shared, next_batch, own_bytes};
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{Place, SourceError};
 use super::ParquetFile;
@@ -33,8 +34,11 @@ pub(super) struct RowGroupRows {
     budget: Arc<dyn MemoryBudget>,
     /// Rows that are decoded at a time.
     rows: u64,
-    next_row: u64,
+    /// Which rows are read, in order, and how many of them there are.
+    ranges: Vec<Range<u64>>,
     rows_max: u64,
+    /// How many were read.
+    rows_read: u64,
     pending: Pending,
 }
 
@@ -51,39 +55,47 @@ struct ColumnRows {
 }
 
 impl RowGroupRows {
-    /// Of a row group, those columns of the table, in that order.
+    /// Of a row group, those columns of the table, in that order. `ranges`: the rows that are read, in order and apart from each other; all of them where none are said.
     pub(super) fn new(
         file: &Arc<ParquetFile>,
         group: usize,
-        roots: &[usize],
+        (roots, ranges): (&[usize], Option<&[Range<u64>]>),
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SourceError> {
         let metadata = file.metadata.row_group(group);
-        let rows_max = file.rows_of(group)?;
+        let rows_of_group = file.rows_of(group)?;
+        let selection = ranges.map(|ranges| {
+            let ranges = ranges.iter().map(|range| range.start as usize..range.end as usize);
+            RowSelection::from_consecutive_ranges(ranges, rows_of_group as usize)
+        });
+        let all = 0..rows_of_group;
+        let ranges = ranges.unwrap_or(std::slice::from_ref(&all)).to_vec();
+        let rows_max: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let parquet = file.metadata.file_metadata().schema_descr();
         let leaves: Vec<Vec<usize>> = roots
             .iter()
             .map(|root| (0..parquet.num_columns()).filter(|leaf| parquet.get_column_root_idx(*leaf) == *root).collect())
             .collect();
-        let rows = rows_at_a_time(metadata, rows_max, leaves.iter().flatten().copied());
+        let rows = rows_at_a_time(metadata, rows_of_group, leaves.iter().flatten().copied());
         // Decoders make room for as many.
         let rows = rows.min(rows_max.max(1));
         let window = WINDOWS_BYTES / leaves.iter().map(Vec::len).sum::<usize>().max(1) as u64;
         let window = window.clamp(WINDOW_MIN, WINDOW_MAX);
         let columns = roots.iter().zip(&leaves).map(|(root, leaves)| {
-            let one = OneGroup { file, group, rows: rows_max, leaves, window, budget, unpacked: Default::default() };
-            ColumnRows::new(file, *root, &one, rows)
+            let (rows_max, unpacked) = (rows_of_group, Default::default());
+            let one = OneGroup { file, group, rows: rows_max, leaves, window, budget, unpacked };
+            ColumnRows::new(file, *root, &one, (rows, selection.clone()))
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let fields: Vec<_> = columns.iter().map(|column| column.reader_field()).collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, file.schema.metadata().clone()));
         let (file, budget) = (Arc::clone(file), Arc::clone(budget));
         let pending = Pending::default();
-        Ok(Self { file, group, columns, schema, budget, rows, next_row: 0, rows_max, pending })
+        Ok(Self { file, group, columns, schema, budget, rows, ranges, rows_max, rows_read: 0, pending })
     }
 
     fn read(&mut self) -> Result<(), SourceError> {
-        let rows = self.rows.min(self.rows_max - self.next_row);
+        let rows = self.rows.min(self.rows_max - self.rows_read);
         if rows == 0 {
             self.pending.is_over = true;
             return self.columns.iter_mut().try_for_each(|column| {
@@ -120,9 +132,27 @@ impl RowGroupRows {
             place: Place::Group(self.group, None),
             what: error.to_string(),
         })?;
-        self.pending.ready.extend(cut(&batch, self.group, self.next_row, memory));
-        self.next_row += rows;
+        self.give(&batch, memory);
+        self.rows_read += rows;
         Ok(())
+    }
+
+    /// Gives out the next rows, those that follow each other in the row group together.
+    fn give(&mut self, batch: &RecordBatch, memory: Reservation) {
+        let memory = Arc::new(memory);
+        let (from, to) = (self.rows_read, self.rows_read + batch.num_rows() as u64);
+        // How many rows are before a range.
+        let mut before = 0;
+        for range in &self.ranges {
+            let of_range = before..before + (range.end - range.start);
+            let (first, end) = (from.max(of_range.start), to.min(of_range.end));
+            if first < end {
+                let rows = batch.slice((first - from) as usize, (end - first) as usize);
+                let first_row = range.start + (first - of_range.start);
+                self.pending.ready.extend(cut_shared(&rows, self.group, first_row, &memory));
+            }
+            before = of_range.end;
+        }
     }
 }
 
@@ -139,12 +169,17 @@ fn damaged(file: &ParquetFile, group: usize, column: &Arc<str>, what: String) ->
 }
 
 impl ColumnRows {
-    fn new(file: &ParquetFile, root: usize, one: &OneGroup<'_>, rows: u64) -> Result<Self, SourceError> {
+    fn new(
+        file: &ParquetFile,
+        root: usize,
+        one: &OneGroup<'_>,
+        (rows, selection): (u64, Option<RowSelection>),
+    ) -> Result<Self, SourceError> {
         let name: Arc<str> = file.schema.field(root).name().as_str().into();
         let parquet = file.metadata.file_metadata().schema_descr();
         let row_bytes = one.leaves.iter().map(|leaf| value_bytes(&parquet.column(*leaf))).sum();
-        let made =
-            guarded(|| ParquetRecordBatchReader::try_new_with_row_groups(&file.levels[root], one, rows as usize, None));
+        let (levels, batch_rows) = (&file.levels[root], rows as usize);
+        let made = guarded(|| ParquetRecordBatchReader::try_new_with_row_groups(levels, one, batch_rows, selection));
         let unpacked = std::mem::take(&mut *one.unpacked.borrow_mut());
         let reader =
             made.map_err(|what| failure(&unpacked).unwrap_or_else(|| damaged(file, one.group, &name, what)))?;

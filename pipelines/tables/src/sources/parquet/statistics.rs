@@ -53,15 +53,30 @@ impl ParquetFile {
     }
 
     fn has_believed_bounds(&self, group: usize, leaf: usize) -> bool {
-        let column = self.metadata.row_group(group).column(leaf);
-        let Some(statistics) = column.statistics() else { return true };
-        let descriptor = column.column_descr();
-        let order = self.metadata.file_metadata().column_order(leaf);
-        match (descriptor.physical_type(), descriptor.sort_order()) {
+        let is_deprecated = match self.metadata.row_group(group).column(leaf).statistics() {
+            Some(statistics) => statistics.is_min_max_deprecated(),
+            None => return true,
+        };
+        self.has_believed_order(leaf) && (!is_deprecated || self.has_one_order(leaf))
+    }
+
+    /// Whether bounds of a column are in an order that is known.
+    pub(super) fn has_believed_order(&self, leaf: usize) -> bool {
+        let column = self.metadata.file_metadata().schema_descr().column(leaf);
+        let is_said = matches!(self.metadata.file_metadata().column_order(leaf), ColumnOrder::TYPE_DEFINED_ORDER(_));
+        match (column.physical_type(), column.sort_order()) {
             (Type::INT96, _) | (_, SortOrder::UNDEFINED) => false,
-            (Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE, SortOrder::SIGNED) => true,
-            (Type::BOOLEAN, _) => true,
-            _ => !statistics.is_min_max_deprecated() && matches!(order, ColumnOrder::TYPE_DEFINED_ORDER(_)),
+            _ => is_said || self.has_one_order(leaf),
+        }
+    }
+
+    /// Whether values of a column have never been put in another order than today.
+    fn has_one_order(&self, leaf: usize) -> bool {
+        let column = self.metadata.file_metadata().schema_descr().column(leaf);
+        match column.physical_type() {
+            Type::BOOLEAN => true,
+            Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE => column.sort_order() == SortOrder::SIGNED,
+            _ => false,
         }
     }
 }

@@ -10,12 +10,13 @@ use arrow_buffer::i256;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, Encoding};
+use parquet::basic::{ColumnOrder, Compression, Encoding, SortOrder};
 use parquet::data_type::{ByteArray, ByteArrayType, Int96, Int96Type};
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
 };
 use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
@@ -498,6 +499,52 @@ fn a_list_of_billions_in_a_few_bytes_is_asked_for_before_it_is_made() {
     );
     let error = read(bytes, &budget(256 << 20).1).unwrap_err();
     assert!(matches!(&error, SourceError::Memory { what: "what a page unpacks to", .. }), "{error}");
+}
+
+/// A file of one column, with these bounds of its only row group.
+fn with_bounds(schema: &str, statistics: Statistics, orders: Option<Vec<ColumnOrder>>) -> Vec<u8> {
+    let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(schema).unwrap())));
+    let column = ColumnChunkMetaData::builder(schema.column(0))
+        .set_num_values(7)
+        .set_total_compressed_size(0)
+        .set_data_page_offset(4)
+        .set_statistics(statistics)
+        .build()
+        .unwrap();
+    let group =
+        RowGroupMetaData::builder(schema.clone()).set_num_rows(7).set_column_metadata(vec![column]).build().unwrap();
+    let of_file = FileMetaData::new(2, 7, None, None, schema, orders);
+    let metadata = ParquetMetaDataBuilder::new(of_file).set_row_groups(vec![group]).build();
+    let mut bytes = b"PAR1".to_vec();
+    ParquetMetaDataWriter::new(&mut bytes, &metadata).finish().unwrap();
+    bytes
+}
+
+#[test]
+fn bounds_that_may_be_in_another_order_are_not_believed() {
+    let texts = |deprecated| {
+        let bound = |text: &str| Some(ByteArray::from(text.as_bytes().to_vec()));
+        Statistics::byte_array(bound("a"), bound("z"), None, Some(2), deprecated)
+    };
+    let ints = |deprecated| Statistics::int32(Some(-3), Some(5), None, None, deprecated);
+    let said = |order| Some(vec![ColumnOrder::TYPE_DEFINED_ORDER(order)]);
+    let (signed, unsigned) = (said(SortOrder::SIGNED), said(SortOrder::UNSIGNED));
+    let (int, without_sign) =
+        ("message m { optional int32 a; }", "message m { optional int32 a (INTEGER(32, false)); }");
+    for (schema, statistics, orders, is_believed) in [
+        (TEXTS, texts(false), unsigned.clone(), true),
+        (TEXTS, texts(true), unsigned.clone(), false),
+        (int, ints(false), signed.clone(), true),
+        (int, ints(true), signed, true),
+        (without_sign, ints(false), unsigned.clone(), true),
+        (without_sign, ints(true), unsigned, false),
+    ] {
+        let file = open(with_bounds(schema, statistics.clone(), orders), &budget(1 << 20).1).unwrap();
+        let said = file.statistics(0).unwrap();
+        assert_eq!((said.least.is_valid(0), said.greatest.is_valid(0)), (is_believed, is_believed), "{statistics:?}");
+        let nulls = said.nulls.is_valid(0).then(|| said.nulls.value(0));
+        assert_eq!(nulls, statistics.null_count_opt(), "a count that is missing is not zero");
+    }
 }
 
 #[test]

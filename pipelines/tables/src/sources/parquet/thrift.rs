@@ -154,6 +154,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A list of booleans, each of which has a byte.
+    pub(super) fn bools(&mut self) -> Parsed<Vec<bool>> {
+        match self.list()? {
+            (0, _) => Ok(Vec::new()),
+            (count, ThriftType::Bool(_)) => (0..count).map(|_| self.byte().map(|byte| byte == 1)).collect(),
+            _ => Err(Wrong::Malformed("a list of other things than booleans")),
+        }
+    }
+
     /// Passes over a field's value; `structs` counts the structs in it.
     pub(super) fn skip(&mut self, kind: ThriftType, depth: usize, structs: &mut u64) -> Parsed<()> {
         match kind {

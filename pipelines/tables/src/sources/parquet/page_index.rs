@@ -1,0 +1,226 @@
+//! What a file says of the values in the pages of a column: its column index and its offset index.
+//!
+//! Both are read by us, since the library reads those of all columns at once, and nothing asks for memory there. What is out of line in them (other numbers of pages, rows that do
+//! not rise, lengths that no value has) is not believed, and nothing is said then; see [`statistics`](super::statistics) for what is believed.
+
+use std::sync::Arc;
+
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::basic::Type as PhysicalType;
+use parquet::data_type::{ByteArray, FixedLenByteArray};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type};
+
+use super::super::memory::{MemoryBudget, Reservation};
+use super::super::{Place, SourceError};
+use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
+use super::{ParquetFile, RowGroupStatistics};
+use crate::guard::guarded;
+
+/// Most bytes of an index that is read.
+const INDEX_MAX: u64 = 16 << 20;
+/// Bytes of memory for a page, beside its bounds.
+const PAGE_BYTES: u64 = 2048;
+
+/// What is said of the pages of a column in a row group.
+pub(crate) struct PageStatistics {
+    /// The first row of each page, of those of the row group.
+    pub(crate) first_rows: Vec<u64>,
+    /// By page.
+    pub(crate) statistics: RowGroupStatistics,
+    _memory: Reservation,
+}
+
+impl ParquetFile {
+    /// What the file says of the values in the pages of a column; `None`: nothing, or nothing that is believed.
+    ///
+    /// # Errors
+    /// Memory that was denied; what the disk says.
+    ///
+    /// # Panics
+    /// There is no such row group or column.
+    pub(crate) fn page_statistics(
+        &self,
+        group: usize,
+        column: usize,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Option<PageStatistics>, SourceError> {
+        let Some(leaf) = self.flat_leaf(column).filter(|leaf| self.has_believed_order(*leaf)) else { return Ok(None) };
+        let chunk = self.metadata.row_group(group).column(leaf);
+        let of_columns = self.index_range(chunk.column_index_offset(), chunk.column_index_length());
+        let of_offsets = self.index_range(chunk.offset_index_offset(), chunk.offset_index_length());
+        let (Some(of_columns), Some(of_offsets)) = (of_columns, of_offsets) else { return Ok(None) };
+        let name: Arc<str> = chunk.column_path().string().into();
+        let denied = |denied| SourceError::Memory {
+            file: self.file.name().clone(),
+            place: Place::Group(group, Some(name.clone())),
+            what: "what it says of its pages",
+            denied,
+        };
+        let bytes = of_columns.1 + of_offsets.1;
+        let mut memory = Reservation::of(budget, 2 * bytes).map_err(denied)?;
+        let read = |(at, bytes): (u64, u64)| {
+            let mut index = vec![0; bytes as usize];
+            self.file.read_at(at, &mut index).map(|()| index)
+        };
+        let (columns, offsets) = (read(of_columns)?, read(of_offsets)?);
+        let rows = self.rows_of(group)?;
+        let Ok(first_rows) = first_rows(&offsets, rows) else { return Ok(None) };
+        memory.resize(4 * bytes + PAGE_BYTES * first_rows.len() as u64).map_err(denied)?;
+        let Ok(pages) = Pages::read(&columns, first_rows.len()) else { return Ok(None) };
+        let statistics = self.as_groups(column, &chunk.column_descr_ptr(), &pages);
+        Ok(statistics.map(|statistics| PageStatistics { first_rows, statistics, _memory: memory }))
+    }
+
+    /// The column of the file that a column of the table is, where there is none inside it.
+    fn flat_leaf(&self, column: usize) -> Option<usize> {
+        let parquet = self.metadata.file_metadata().schema_descr();
+        let leaf = (0..parquet.num_columns()).find(|leaf| parquet.get_column_root_idx(*leaf) == column)?;
+        parquet
+            .get_column_root(leaf)
+            .is_primitive()
+            .then_some(leaf)
+            .filter(|leaf| parquet.column(*leaf).max_rep_level() == 0)
+    }
+
+    /// Where an index lies, and its bytes.
+    fn index_range(&self, offset: Option<i64>, length: Option<i32>) -> Option<(u64, u64)> {
+        let (at, bytes) = (u64::try_from(offset?).ok()?, u64::try_from(length?).ok()?);
+        let is_within = at.checked_add(bytes).is_some_and(|end| end <= self.footer_begin);
+        (is_within && bytes > 0 && bytes <= INDEX_MAX).then_some((at, bytes))
+    }
+
+    /// Pages as if they were row groups, of which the library makes values of the type of the column.
+    fn as_groups(&self, column: usize, descriptor: &ColumnDescPtr, pages: &Pages<'_>) -> Option<RowGroupStatistics> {
+        let parquet = self.metadata.file_metadata().schema_descr();
+        let root = parquet.root_schema().get_fields().get(column)?.clone();
+        let of = |at: usize| statistics(descriptor, pages, at);
+        guarded(|| -> Result<_, ParquetError> {
+            let message = Type::group_type_builder("m").with_fields(vec![root]).build()?;
+            let alone = Arc::new(SchemaDescriptor::new(Arc::new(message)));
+            let group = |at: usize| {
+                let chunk = ColumnChunkMetaData::builder(alone.column(0)).set_statistics(of(at)).build()?;
+                RowGroupMetaData::builder(alone.clone()).set_column_metadata(vec![chunk]).build()
+            };
+            let groups = (0..pages.are_null.len()).map(group).collect::<Result<Vec<_>, _>>()?;
+            let schema = self.schema.project(&[column])?;
+            let of = StatisticsConverter::try_new(schema.field(0).name(), &schema, &alone)?;
+            let of = of.with_missing_null_counts_as_zero(false);
+            let (least, greatest) = (of.row_group_mins(&groups)?, of.row_group_maxes(&groups)?);
+            Ok(RowGroupStatistics { least, greatest, nulls: of.row_group_null_counts(&groups)? })
+        })
+        .ok()
+    }
+}
+
+/// The first row of each page, which rise from 0 on and are below the number of rows.
+fn first_rows(offset_index: &[u8], rows: u64) -> Result<Vec<u64>, Wrong> {
+    const LIST: Wrong = Wrong::Malformed("a list of other things");
+    let mut cursor = Cursor::new(offset_index);
+    let (mut first_rows, mut last, mut structs) = (Vec::new(), 0, 0);
+    while let Some((number, kind)) = cursor.field(last)? {
+        match (number, kind) {
+            (1, ThriftType::List) => {
+                let (count, of) = cursor.list()?;
+                if of != ThriftType::Struct {
+                    return Err(LIST);
+                }
+                for _ in 0..count {
+                    first_rows.push(first_row(&mut cursor)?);
+                }
+            }
+            _ => cursor.skip(kind, DEPTH_MAX, &mut structs)?,
+        }
+        last = number;
+    }
+    let is_right = first_rows.first() == Some(&0)
+        && first_rows.is_sorted_by(|one, other| one < other)
+        && first_rows.last().is_some_and(|last| *last < rows);
+    if is_right { Ok(first_rows) } else { Err(Wrong::Malformed("rows that do not rise")) }
+}
+
+fn first_row(cursor: &mut Cursor<'_>) -> Result<u64, Wrong> {
+    let (mut row, mut last, mut structs) = (None, 0, 0);
+    while let Some((number, kind)) = cursor.field(last)? {
+        match (number, kind) {
+            (3, ThriftType::I64) => row = u64::try_from(cursor.number()?).ok(),
+            _ => cursor.skip(kind, DEPTH_MAX, &mut structs)?,
+        }
+        last = number;
+    }
+    row.ok_or(Wrong::Malformed("a page without a first row"))
+}
+
+/// A column index.
+#[derive(Default)]
+struct Pages<'a> {
+    /// Pages without a value.
+    are_null: Vec<bool>,
+    least: Vec<&'a [u8]>,
+    greatest: Vec<&'a [u8]>,
+    /// Where they are there.
+    nulls: Option<Vec<i64>>,
+}
+
+impl<'a> Pages<'a> {
+    /// Of so many pages.
+    fn read(index: &'a [u8], count: usize) -> Result<Self, Wrong> {
+        let mut cursor = Cursor::new(index);
+        let (mut pages, mut last, mut structs) = (Self::default(), 0, 0);
+        while let Some((number, kind)) = cursor.field(last)? {
+            match (number, kind) {
+                (1, ThriftType::List) => pages.are_null = cursor.bools()?,
+                (2, ThriftType::List) => pages.least = binaries(&mut cursor)?,
+                (3, ThriftType::List) => pages.greatest = binaries(&mut cursor)?,
+                (5, ThriftType::List) => {
+                    let (count, _) = cursor.list()?;
+                    pages.nulls = Some((0..count).map(|_| cursor.number()).collect::<Result<_, _>>()?);
+                }
+                _ => cursor.skip(kind, DEPTH_MAX, &mut structs)?,
+            }
+            last = number;
+        }
+        let lengths = [pages.are_null.len(), pages.least.len(), pages.greatest.len()];
+        let nulls = pages.nulls.as_ref().map_or(count, Vec::len);
+        match lengths.iter().chain([&nulls]).all(|length| *length == count) {
+            true => Ok(pages),
+            false => Err(Wrong::Malformed("other numbers of pages")),
+        }
+    }
+}
+
+fn binaries<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<&'a [u8]>, Wrong> {
+    match cursor.list()? {
+        (count, ThriftType::Binary) => (0..count).map(|_| cursor.binary()).collect(),
+        (0, _) => Ok(Vec::new()),
+        _ => Err(Wrong::Malformed("bounds that are no bytes")),
+    }
+}
+
+/// What is said of a page; without bounds where their length is not that of a value.
+fn statistics(descriptor: &ColumnDescPtr, pages: &Pages<'_>, page: usize) -> Statistics {
+    let nulls = pages.nulls.as_ref().and_then(|nulls| u64::try_from(nulls[page]).ok());
+    let bound = |bytes: &[&[u8]]| Some(bytes[page].to_vec()).filter(|_| !pages.are_null[page]);
+    let (least, greatest) = (bound(&pages.least), bound(&pages.greatest));
+    macro_rules! of {
+        ($make:ident, $bytes:expr) => {{
+            let of = |bound: Option<Vec<u8>>| bound.and_then($bytes);
+            Statistics::$make(of(least), of(greatest), None, nulls, false)
+        }};
+    }
+    match descriptor.physical_type() {
+        PhysicalType::BOOLEAN => of!(boolean, |bytes| <[u8; 1]>::try_from(bytes).ok().map(|[byte]| byte != 0)),
+        PhysicalType::INT32 => of!(int32, |bytes| bytes.try_into().ok().map(i32::from_le_bytes)),
+        PhysicalType::INT64 => of!(int64, |bytes| bytes.try_into().ok().map(i64::from_le_bytes)),
+        PhysicalType::FLOAT => of!(float, |bytes| bytes.try_into().ok().map(f32::from_le_bytes)),
+        PhysicalType::DOUBLE => of!(double, |bytes| bytes.try_into().ok().map(f64::from_le_bytes)),
+        PhysicalType::BYTE_ARRAY => of!(byte_array, |bytes| Some(ByteArray::from(bytes))),
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => {
+            let length = usize::try_from(descriptor.type_length()).unwrap_or(0);
+            of!(fixed_len_byte_array, |bytes| (bytes.len() == length).then(|| FixedLenByteArray::from(bytes)))
+        }
+        PhysicalType::INT96 => Statistics::int96(None, None, None, nulls, false),
+    }
+}
