@@ -146,7 +146,11 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                 let batch = batch.map_err(|error| budget.of_source(error))?.batch;
                 let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
                 let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
-                let chosen = take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?;
+                let chosen = match columns.as_slice() {
+                    // All rows of a file without the columns of the key are alike.
+                    [] => batch.slice(0, keys),
+                    _ => take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?,
+                };
                 let chosen = conformed(&chosen, &schema).map_err(of_table)?;
                 let keys = encoder.encode(&chosen).map_err(of_table)?;
                 // A cut may be any bytes: those of a long key divide as well where they end early.
@@ -246,11 +250,13 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
     let mut read = Output::default();
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     for (piece, parts) in pieces::ranges(&params.pieces) {
-        let bytes = pieces::bytes(args.iter().flatten().map(Block::parts), &parts);
+        // What has no rows at all has no parts either.
+        let with_rows = || args.iter().flatten().filter(|block| !block.is_empty());
+        let bytes = pieces::bytes(with_rows().map(Block::parts), &parts);
         for part in parts {
             context.check_cancelled()?;
             let mut ordered = Ordered::new(&table.encoder, &budget);
-            let blocks = args.iter().flatten().map(|block| block.part(part));
+            let blocks = with_rows().map(|block| block.part(part));
             let merged = add_parts(&table, blocks, &mut ordered)?;
             ordered.sort();
             let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
