@@ -25,4 +25,5 @@ mod shipped;
 mod sort;
 mod support;
 mod tables;
+mod tables_bad_input;
 mod tokens;
