@@ -25,6 +25,7 @@ mod shipped;
 mod sort;
 mod support;
 mod tables;
+mod tables_bad_input;
 mod tables_look;
 mod tables_read;
 mod tokens;

@@ -1,7 +1,8 @@
 //! Chores of the project: `cargo xtask test` runs every test, `cargo xtask fuzz` every decoder on made-up bytes,
-//! `cargo xtask nats` provides a nats-server, `cargo xtask chaos` does harm to real processes.
+//! `cargo xtask nats` provides a nats-server and `cargo xtask duckdb` DuckDB, `cargo xtask chaos` does harm to real processes.
 
 mod chaos;
+mod duckdb;
 mod fuzz;
 mod nats;
 mod structure;
@@ -24,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Runs every test of the workspace, with a nats-server provided when PATH has none.
+    /// Runs every test of the workspace, with a nats-server provided when PATH has none, and DuckDB below `target/`.
     ///
     /// What follows `--` goes to the test runner, for example a filter; doc tests are then left out.
     Test {
@@ -79,6 +80,8 @@ enum Chore {
     },
     /// Prints the path of a nats-server, fetching one below `target/` when PATH has none.
     Nats,
+    /// Prints the path of a Python that has DuckDB, which results of tables are compared with, fetching it below `target/` when it is not there.
+    Duckdb,
 }
 
 fn main() -> ExitCode {
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
             fuzz::run(&workspace, &fuzz::Options { seconds, runs, target, keep })
         }
         Chore::Structure { crates } => structure::run(&workspace, &crates),
+        Chore::Duckdb => duckdb::provide(&workspace).map(|python| println!("{}", python.display())),
         Chore::Nats => nats::provide(&workspace).map(|server| println!("{}", server.path.display())),
     });
     match result {

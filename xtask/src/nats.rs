@@ -64,7 +64,7 @@ fn from_variable() -> Result<PathBuf> {
     env::var_os(SERVER_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from).context("not set")
 }
 
-fn on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     // Debian installs the server where PATH of an ordinary user does not look.
     let folders = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&folders)

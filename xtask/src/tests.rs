@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 
 use crate::{
+    duckdb::{self, PYTHON_VARIABLE},
     nats::{self, SERVER_VARIABLE},
     workspace::{Workspace, run_visibly},
 };
@@ -12,15 +13,17 @@ use crate::{
 /// Tells tests of other packages where the binary under test is.
 const BINARY_VARIABLE: &str = "EXOBUS_BIN";
 
-/// Provides a server, builds the binary, runs unit and integration tests, then doc tests.
+/// Provides a server and DuckDB, builds the binary, runs unit and integration tests, then doc tests.
 pub fn run(workspace: &Workspace, runner_args: &[String]) -> Result<()> {
     let server = nats::provide(workspace)?;
     eprintln!("xtask: {} at {}", server.version, server.path.display());
+    let python = duckdb::provide(workspace)?;
 
     // The same selection of packages and features as the test run: one build serves both.
     run_visibly(&mut workspace.cargo(&["build", "--workspace", "--all-features", "--bins"]))?;
     let with_environment = |mut command: Command| {
-        command.env(SERVER_VARIABLE, &server.path).env(BINARY_VARIABLE, workspace.target_dir.join("debug/exobus"));
+        command.env(SERVER_VARIABLE, &server.path).env(PYTHON_VARIABLE, &python);
+        command.env(BINARY_VARIABLE, workspace.target_dir.join("debug/exobus"));
         command
     };
 

@@ -88,7 +88,7 @@ pub enum TableError {
     NotOfType {
         /// Path of names from the top, with dots.
         column: String,
-        /// Which row of the batch, from 0; inside lists which of their elements.
+        /// Which row of the batch, from 0.
         row: usize,
         /// The value.
         value: String,
@@ -271,6 +271,40 @@ pub struct NotUnified {
 }
 
 impl TableError {
+    /// Which row of which of the batches that were given, both from 0, this is about, and what is wrong with it in words that name neither: batches are nobody's
+    /// but the program's, so whoever knows where they are from says where the row is.
+    pub fn of_row(&self) -> Option<(usize, usize, String)> {
+        match self {
+            Self::NotOfType { column, row, value, data_type } => {
+                Some((0, *row, format!("column {column}: {value} is no value of {data_type}")))
+            }
+            Self::NullInColumn { column, batch, row } => {
+                let what = format!(
+                    "column {column} has a null, and its field says that there is none: make the field nullable where the file is written"
+                );
+                Some((*batch as usize, *row as usize, what))
+            }
+            Self::RowTooLarge { batch, row, bytes, bytes_max } => {
+                let what = format!(
+                    "the row takes {}; a row may take {bytes_max} bytes here: give more memory, or make its values smaller",
+                    bytes_of(*bytes)
+                );
+                Some((*batch as usize, *row as usize, what))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same about another row of the same batch: of elements, which one has them.
+    pub(crate) fn with_row(self, row_of: impl FnOnce(usize) -> usize) -> Self {
+        match self {
+            Self::NotOfType { column, row, value, data_type } => {
+                Self::NotOfType { column, row: row_of(row), value, data_type }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the data or the request is to blame, rather than this program or its store.
     pub fn is_of_the_input(&self) -> bool {
         match self {

@@ -17,11 +17,24 @@ pub(crate) fn guarded<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Resu
     }
 }
 
-/// What a library says, without its own name before it.
+/// What a library says, without its own names before it.
 fn text(error: &str) -> String {
-    let known =
-        ["Parquet error: ", "EOF: ", "Arrow: ", "NYI: ", "Ipc error: ", "Parser error: ", "Invalid argument error: "];
-    known.iter().find_map(|head| error.strip_prefix(head)).unwrap_or(error).to_owned()
+    let known = [
+        "Parquet error: ",
+        "Parquet argument error: ",
+        "External: ",
+        "EOF: ",
+        "Arrow: ",
+        "NYI: ",
+        "Ipc error: ",
+        "Parser error: ",
+        "Invalid argument error: ",
+    ];
+    let mut text = error;
+    while let Some(rest) = known.iter().find_map(|head| text.strip_prefix(head)) {
+        text = rest;
+    }
+    text.to_owned()
 }
 
 fn said(panic: &(dyn Any + Send)) -> &str {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use exobus_store::{Align, CopyId, Parts, RealDisk, Store, StoreOptions, SystemClock, WriterOptions};
-use exobus_tables::block::{Gather, Layout, Limits, Part, Pick, write_part};
+use exobus_tables::block::{Gather, Layout, Limits, Part, Pick, write_part, write_part_with_more};
 use exobus_tables::sources::{MemoryBudget, Reservation, StoreBudget};
 use exobus_tables::{RowHasher, TableError};
 
@@ -163,4 +163,42 @@ fn a_scratch_without_room_for_a_header_is_refused_and_no_row_is_blamed() {
     let expected =
         format!("messages of 2 columns need a scratch of more than {0} bytes each, not of {0}", layout.header_bytes());
     assert_eq!(error.unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn rows_larger_than_the_scratch_take_more_of_it_or_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(64 * MIB, &dir);
+    let texts = ["short".to_owned(), "x".repeat(3 << 20), "y".repeat(9 << 20), "short again".to_owned()];
+    let column: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
+    let batch = RecordBatch::try_from_iter([("text", column)]).unwrap();
+    let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+    let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).unwrap();
+    let picks: Vec<_> = (0..4).map(|row| Pick { batch: 0, row }).collect();
+    let write = |id: u64, limits: &Limits, most: u64| {
+        let options = WriterOptions { align: Align::SixtyFour, ..WriterOptions::default() };
+        let mut writer = store.writer(CopyId::new(1, u128::from(id) << 32), options);
+        let mut asked = Vec::new();
+        let more = |bytes: u64| {
+            asked.push(bytes >> 20);
+            (bytes <= most).then(|| vec![0; bytes as usize])
+        };
+        let part = (picks.as_slice(), Default::default());
+        let written = write_part_with_more(&mut writer, &gather, part, limits, &mut vec![0; 1 << 20], more);
+        (written.map(|()| writer.seal().unwrap().id).map_err(|error| error.to_string()), asked)
+    };
+    let (written, asked) = write(7, &Limits::default(), 20 << 20);
+    assert_eq!(asked, [3, 9]);
+    let block = store.get(&written.unwrap(), Parts::All).wait().unwrap();
+    // SAFETY: the gather above wrote it.
+    #[allow(unsafe_code, reason = "parts are read as tasks read their own")]
+    let read: Vec<_> = unsafe { Part::new(layout.clone(), block.part(0)) }.map(Result::unwrap).collect();
+    let rows: usize = read.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!((rows, read.iter().map(|batch| batch.num_rows()).max()), (4, Some(2)));
+    let (refused, asked) = write(8, &Limits::default(), 4 << 20);
+    assert_eq!(asked, [3, 9]);
+    assert!(refused.unwrap_err().starts_with("row 2 of batch 0 takes 94"), "the largest one that was not to be had");
+    let (refused, asked) = write(9, &Limits { row_bytes_max: 4 << 20, ..Limits::default() }, 20 << 20);
+    assert_eq!(asked, [3], "a row beyond the limits is asked for by nobody");
+    assert!(refused.unwrap_err().starts_with("row 2 of batch 0 takes"));
 }

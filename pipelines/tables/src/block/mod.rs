@@ -31,7 +31,7 @@ mod read;
 
 pub use gather::{Gather, Limits, Message};
 pub use layout::Layout;
-pub use part::write_part;
+pub use part::{write_part, write_part_with_more};
 pub use picks::Pick;
 pub use read::Part;
 

@@ -12,7 +12,8 @@ use crate::TableError;
 /// Parts of the object have to be [aligned](exobus_store::Align::SixtyFour), or nobody reads them in place.
 ///
 /// # Errors
-/// [`TableError::RowTooLarge`], [`TableError::ScratchTooSmall`], before anything was written; the store's.
+/// [`TableError::RowTooLarge`], [`TableError::ScratchTooSmall`], before anything was written; the store's. Where a row is larger than the scratch and not than `limits`,
+/// [`write_part_with_more`] goes on.
 pub fn write_part(
     writer: &mut ObjectWriter,
     gather: &Gather,
@@ -45,4 +46,29 @@ pub fn write_part(
     }
     writer.end_part(picks.len() as u64, row_hash);
     Ok(())
+}
+
+/// As [`write_part`], also of rows that are larger than `scratch`: `more` is asked for as many bytes as the largest of them needs, and gives them or nothing.
+///
+/// # Errors
+/// As of [`write_part`]; [`TableError::RowTooLarge`] where `more` gave nothing, too.
+pub fn write_part_with_more(
+    writer: &mut ObjectWriter,
+    gather: &Gather,
+    (picks, row_hash): (&[Pick], RowHash),
+    limits: &Limits,
+    scratch: &mut [u8],
+    mut more: impl FnMut(u64) -> Option<Vec<u8>>,
+) -> Result<(), TableError> {
+    let mut written = write_part(writer, gather, picks, row_hash, limits, scratch);
+    let mut larger = Vec::new();
+    while let Err(TableError::RowTooLarge { bytes, .. }) = &written
+        && *bytes <= limits.row_bytes_max
+        && *bytes > larger.len() as u64
+    {
+        let Some(given) = more(*bytes) else { break };
+        larger = given;
+        written = write_part(writer, gather, picks, row_hash, limits, &mut larger);
+    }
+    written
 }

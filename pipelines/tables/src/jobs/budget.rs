@@ -36,7 +36,14 @@ impl TaskBudget {
 
     /// The failure of a task that was denied so much: it begins again with more.
     fn failure(&self, text: String) -> TaskError {
-        self.0.lock().denied.take().map_or(TaskError::Failed(text), TaskError::Store)
+        match self.0.lock().denied.take() {
+            // Who asked, and for what in which file, is more than the store knows.
+            Some(StoreError::NeverGranted { most, .. }) => {
+                TaskError::request(format!("{text} (beside its store this node has {} MiB: --memory)", most >> 20))
+            }
+            Some(error) => TaskError::Store(error),
+            None => TaskError::Failed(text),
+        }
     }
 
     /// How the task fails that could not read.
@@ -44,6 +51,7 @@ impl TaskBudget {
         match error {
             SourceError::File(error) => error.into(),
             SourceError::Memory { .. } => self.failure(error.to_string()),
+            error if error.is_of_the_request() => TaskError::request(error),
             error if error.is_of_the_input() => TaskError::data(error),
             error => TaskError::fatal(error),
         }

@@ -215,16 +215,16 @@ fn pages_that_no_row_can_match_are_passed_over_in_all_columns() {
     for condition in ["id between 6010 and 6011", "id > 6005 and (id < 6007 or id = -1 or nothing is not null)"] {
         let mut fields = batch.schema().fields().to_vec();
         fields.push(Arc::new(Field::new("nothing", DataType::Int64, true)));
-        let (ids, places, _) = read(&bytes, &options(condition), &Schema::new(fields), true);
-        assert!(!ids.is_empty() && ids.iter().map(|id| *id as u64).eq(places), "{condition}: {ids:?}");
+        let (ids, _) = read(&bytes, &options(condition), &Schema::new(fields), true);
+        assert!(!ids.is_empty(), "{condition}");
     }
     // Rows of a page in the middle, and of others that are too near to it to be passed over.
     let kept = without_pages(&written(&batch, 12_000), 2_000..4_000);
     let (ids, ..) = read(&kept, &options("id in (2000, 2800, 3999)"), &batch.schema(), true);
     assert_eq!(ids, [2000, 2800, 3999]);
     let far = options("id in (1, 2000, 9000, 11999)");
-    let (ids, places, _) = read(&written(&batch, 12_000), &far, &batch.schema(), true);
-    assert_eq!((ids, places), (vec![1, 2000, 9000, 11_999], vec![1, 2000, 9000, 11_999]));
+    let (ids, _) = read(&written(&batch, 12_000), &far, &batch.schema(), true);
+    assert_eq!(ids, [1, 2000, 9000, 11_999]);
     // Who reads pages that are broken says so.
     let (_, budget) = fixed();
     let reading = Reading::new(options("int = 100000 or rare = 6001"), &batch.schema()).unwrap();

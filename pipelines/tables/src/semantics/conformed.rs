@@ -86,7 +86,12 @@ fn column(path: &Path<'_>, to: &DataType, array: &ArrayRef) -> Result<ArrayRef, 
     match (to, found) {
         (_, Dictionary(..)) => {
             let dictionary = array.as_any_dictionary();
-            Ok(dictionary.with_values(column(path, to, dictionary.values())?))
+            let row_of = |value| {
+                let keys = dictionary.normalized_keys();
+                (0..keys.len()).find(|row| array.is_valid(*row) && keys[*row] == value).unwrap_or(0)
+            };
+            let values = column(path, to, dictionary.values()).map_err(|error| error.with_row(row_of))?;
+            Ok(dictionary.with_values(values))
         }
         (_, RunEndEncoded(..)) => runs(path, to, array),
         (_, Null) => Ok(new_null_array(&plain_type(to), array.len())),
@@ -121,10 +126,22 @@ fn runs(path: &Path<'_>, to: &DataType, array: &ArrayRef) -> Result<ArrayRef, Ta
         let all = PrimitiveArray::<R>::new(ends.inner().clone(), None);
         Ok(Arc::new(RunArray::<R>::try_new(&all, values)?.slice(ends.offset(), ends.len())))
     }
+    fn first_row<R: RunEndIndexType>(array: &RunArray<R>, run: usize) -> usize {
+        (0..array.len()).find(|row| array.get_physical_index(*row) == run).unwrap_or(0)
+    }
     downcast_run_array!(
-        array => with(array, &column(path, to, array.values())?),
+        array => {
+            let values = column(path, to, array.values());
+            with(array, &values.map_err(|error| error.with_row(|run| first_row(array, run)))?)
+        },
         other => unreachable!("{other} has no run ends")
     )
+}
+
+/// Which row has an element, counted from the first one of the first row.
+fn row_with<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, element: usize) -> usize {
+    let first = offsets[0].as_usize();
+    offsets.partition_point(|offset| offset.as_usize() - first <= element).saturating_sub(1)
 }
 
 /// Lists of any layout with other elements.
@@ -136,7 +153,8 @@ fn list(path: &Path<'_>, of: &FieldRef, array: &ArrayRef) -> Result<ArrayRef, Ta
         // Of a slice of the rows the elements of these alone.
         let (first, last) = (array.offsets()[0], array.offsets()[array.len()]);
         let values = array.values().slice(first.as_usize(), (last - first).as_usize());
-        let values = column(path, of.data_type(), &values)?;
+        let row_of = |element| row_with(array.offsets(), element);
+        let values = column(path, of.data_type(), &values).map_err(|error| error.with_row(row_of))?;
         let offsets = OffsetBuffer::new(array.offsets().iter().map(|offset| *offset - first).collect());
         let field = retyped(of, &values, true);
         Ok(Arc::new(GenericListArray::try_new(field, offsets, values, array.nulls().cloned())?))
@@ -145,7 +163,12 @@ fn list(path: &Path<'_>, of: &FieldRef, array: &ArrayRef) -> Result<ArrayRef, Ta
         (path, of): (&Path<'_>, &FieldRef),
         array: &GenericListViewArray<O>,
     ) -> Result<ArrayRef, TableError> {
-        let values = column(path, of.data_type(), array.values())?;
+        let has = |row: usize, element: usize| {
+            let begin = array.offsets()[row].as_usize();
+            (begin..begin + array.sizes()[row].as_usize()).contains(&element)
+        };
+        let row_of = |element| (0..array.len()).find(|row| has(*row, element)).unwrap_or(0);
+        let values = column(path, of.data_type(), array.values()).map_err(|error| error.with_row(row_of))?;
         let (offsets, sizes) = (array.offsets().clone(), array.sizes().clone());
         let (field, nulls) = (retyped(of, &values, true), array.nulls().cloned());
         Ok(Arc::new(GenericListViewArray::try_new(field, offsets, sizes, values, nulls)?))
@@ -158,7 +181,8 @@ fn list(path: &Path<'_>, of: &FieldRef, array: &ArrayRef) -> Result<ArrayRef, Ta
         DataType::LargeListView(_) => views((&inside, of), array.as_list_view::<i64>()),
         DataType::FixedSizeList(_, size) => {
             let list = array.as_fixed_size_list();
-            let values = column(&inside, of.data_type(), list.values())?;
+            let row_of = |element| element / (*size as usize).max(1);
+            let values = column(&inside, of.data_type(), list.values()).map_err(|error| error.with_row(row_of))?;
             let (field, nulls) = (retyped(of, &values, true), list.nulls().cloned());
             Ok(Arc::new(FixedSizeListArray::try_new_with_length(field, *size, values, nulls, list.len())?))
         }
@@ -171,9 +195,12 @@ fn map(path: &Path<'_>, of: &FieldRef, sorted: bool, array: &MapArray) -> Result
     let DataType::Struct(fields) = of.data_type() else { unreachable!("entries are structs") };
     let (first, last) = (array.offsets()[0], array.offsets()[array.len()]);
     let entries = array.entries().slice(first as usize, (last - first) as usize);
+    let offsets_of_rows = array.offsets();
     let inside = Path::new(Some(path), of.name());
     let column = |(field, array): (&FieldRef, &ArrayRef)| {
+        let row_of = |element| row_with(offsets_of_rows, element);
         column(&Path::new(Some(&inside), field.name()), field.data_type(), array)
+            .map_err(|error| error.with_row(row_of))
     };
     let columns = fields.iter().zip(entries.columns()).map(column).collect::<Result<Vec<_>, _>>()?;
     let is_nullable = |at: usize| entries.fields()[at].is_nullable();

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{
+    DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit,
+};
 
 use crate::TableError;
 use crate::plain::{Path, plain_schema};
@@ -73,13 +75,23 @@ fn in_parquet(path: &Path<'_>, data_type: &DataType) -> Result<DataType, TableEr
 }
 
 fn in_text(path: &Path<'_>, data_type: &DataType) -> Result<DataType, TableError> {
+    use DataType::*;
     let why = match data_type {
         of if of.is_nested() => "text has no lists, structs and maps; Parquet has",
-        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
-            "text is UTF-8 and holds no other bytes; Parquet does"
+        Binary | LargeBinary | FixedSizeBinary(_) => "text is UTF-8 and holds no other bytes; Parquet does",
+        Interval(_) | Duration(_) | Time32(_) | Time64(_) => "nobody reads it back from text; Parquet has it",
+        Null => "nobody reads a type of nulls back from text; leave the column out",
+        Decimal32(_, ..0) | Decimal64(_, ..0) | Decimal128(_, ..0) | Decimal256(_, ..0) => {
+            "text has no decimals whose scale is below zero; Parquet has"
         }
-        DataType::Interval(_) | DataType::Duration(_) => "nobody reads it back from text; Parquet has it",
-        DataType::Null => "nobody reads a type of nulls back from text; leave the column out",
+        // As they are read back.
+        LargeUtf8 => return Ok(Utf8),
+        Float16 => return Ok(Float32),
+        Date64 => return Ok(Date32),
+        Decimal32(digits, scale) | Decimal64(digits, scale) | Decimal128(digits, scale) | Decimal256(digits, scale) => {
+            let is_wide = *digits > DECIMAL128_MAX_PRECISION;
+            return Ok(if is_wide { Decimal256(*digits, *scale) } else { Decimal128(*digits, *scale) });
+        }
         other => return Ok(other.clone()),
     };
     Err(TableError::Unsupported { column: path.to_string(), data_type: data_type.clone(), why })

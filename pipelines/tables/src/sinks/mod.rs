@@ -84,4 +84,6 @@ fn check_rows(schema: &Schema, batch: &RecordBatch) -> Result<(), SinkError> {
 }
 
 #[cfg(test)]
+mod round_trips;
+#[cfg(test)]
 mod tests;

@@ -20,6 +20,8 @@ pub enum Place {
     Group(usize, Option<Arc<str>>),
     /// In a page of a column of a row group, which begins at that byte of the file.
     Page(usize, Arc<str>, u64),
+    /// In that row of a row group, both from 0; of Arrow in that row of a split.
+    Row(usize, u64),
     /// In that line, from 1.
     Line(u64),
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Place {
             Self::Group(group, None) => write!(f, "row group {group}"),
             Self::Group(group, Some(column)) => write!(f, "row group {group}, column {column}"),
             Self::Page(group, column, byte) => write!(f, "row group {group}, column {column}, page at byte {byte}"),
+            Self::Row(group, row) => write!(f, "row group {group}, row {row}"),
             Self::Line(line) => write!(f, "line {line}"),
         }
     }
@@ -104,6 +107,16 @@ pub enum SourceError {
     /// A value of text that is none of its column's type.
     #[error(transparent)]
     Misfit(Box<Misfit>),
+    /// A row whose values cannot be what the table needs.
+    #[error("{file}, {place}: {what}")]
+    Row {
+        /// The file.
+        file: Arc<str>,
+        /// Where the row is.
+        place: Place,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
     /// The names of columns.
     #[error("{file}: {what}")]
     Names {
@@ -173,6 +186,11 @@ pub struct Misfit {
 }
 
 impl SourceError {
+    /// Whether what was asked for is to blame: a column or a type that is not there.
+    pub fn is_of_the_request(&self) -> bool {
+        matches!(self, Self::NoColumn { .. } | Self::Schema { .. } | Self::NoSuchType { .. })
+    }
+
     /// Whether the file or the request is to blame, rather than memory or the disk.
     pub fn is_of_the_input(&self) -> bool {
         !matches!(self, Self::File(_) | Self::Memory { .. })

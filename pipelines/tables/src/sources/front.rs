@@ -12,7 +12,8 @@ use super::memory::MemoryBudget;
 use super::parquet::ParquetFile;
 use super::schema_text::NamedTypes;
 use super::text::{self, Dialect, TextFile, TextState};
-use super::{InputFile, SourceBatch, SourceError, Split, check_names};
+use super::{InputFile, Place, SourceBatch, SourceError, Split, check_names};
+use crate::TableError;
 
 /// How a file has its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -226,6 +227,26 @@ impl Source {
             Self::Ipc(file) => Box::new(file.read(split, columns, budget)?),
         })
     }
+
+    /// What is wrong with a row that was read, with its place in the file: in text its line, for which the split is looked at once more. `first_row`: of the batch that
+    /// the error is about, in its split; `state`: as the split was read.
+    pub fn row_error(
+        &self,
+        error: TableError,
+        (split, state, first_row): (usize, Option<TextState>, u64),
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> SourceError {
+        let file = self.file().name().clone();
+        let Some((_, row, what)) = error.of_row() else { return SourceError::Table { file, error } };
+        let row = first_row + row as u64;
+        let line = |text: &TextFile| text.line_of(split, state.unwrap_or(TextState::Row), row, budget);
+        let place = match self.text().map(line) {
+            None => Place::Row(split, row),
+            Some(Ok(line)) => Place::Line(line),
+            Some(Err(error)) => return error,
+        };
+        SourceError::Row { file, place, what }
+    }
 }
 
 #[cfg(test)]
@@ -301,5 +322,46 @@ mod tests {
         std::fs::write(folder.path().join("c.csv"), "id\n1\n").unwrap();
         let error = sources[2].file().check().unwrap_err();
         assert!(matches!(error, SourceError::File(exobus_files::FileError::Changed { .. })), "{error}");
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_is_told_by_its_place_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let numbers = Int64Array::from_iter_values((0..5000).map(|at| if at == 4321 { 300 } else { at % 100 }));
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as arrow_array::ArrayRef)]).unwrap();
+        let properties = parquet::file::properties::WriterProperties::builder();
+        let properties = properties.set_max_row_group_row_count(Some(1000)).build();
+        let file = std::fs::File::create(folder.path().join("a.parquet")).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let row = |at: i64| format!("{},\"two\nlines\"\n", if at == 4321 { 300 } else { at % 100 });
+        std::fs::write(folder.path().join("b.csv"), format!("n,t\n\n{}", (0..5000).map(row).collect::<String>()))
+            .unwrap();
+
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
+        let narrow = arrow_schema::Schema::new(vec![arrow_schema::Field::new("n", arrow_schema::DataType::Int8, true)]);
+        let told = |name: &str| {
+            let location: Location = folder.path().join(name).as_path().into();
+            let file = InputFile::open(&LocalFiles, &location).unwrap();
+            let source = Source::open(file, InputFormat::of(&location), &TextOptions::default(), &budget).unwrap();
+            for split in source.splits().unwrap() {
+                for batch in source.read(split.index, None, Some(&[0]), &budget).unwrap() {
+                    let batch = batch.unwrap();
+                    if let Err(error) = crate::semantics::conformed(&batch.batch, &narrow) {
+                        return source.row_error(error, (batch.split, None, batch.first_row), &budget).to_string();
+                    }
+                }
+            }
+            panic!("no row was refused")
+        };
+        let what = "column n: 300 is no value of Int8";
+        assert!(
+            told("a.parquet").ends_with(&format!("a.parquet, row group 4, row 321: {what}")),
+            "{}",
+            told("a.parquet")
+        );
+        // Behind the names and a line without anything each row has two lines.
+        assert!(told("b.csv").ends_with(&format!("b.csv, line {}: {what}", 3 + 2 * 4321)), "{}", told("b.csv"));
     }
 }

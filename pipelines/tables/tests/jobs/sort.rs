@@ -130,6 +130,34 @@ async fn text_whose_files_have_other_columns_or_none_is_one_table() {
     assert_eq!(numbers, [1, 2, 3, 4]);
 }
 
+#[tokio::test]
+async fn rows_of_files_without_the_columns_of_the_key_are_those_whose_key_is_null() {
+    let table = Table { rows: 4, folder: tempfile::tempdir().unwrap() };
+    fs::create_dir(table.path("in")).unwrap();
+    fs::write(table.path("in/a.csv"), "number\n4\n2\n").unwrap();
+    fs::write(table.path("in/b.csv"), "number,city\n1,rome\n3,oslo\n").unwrap();
+    for (nulls, expected) in [(Nulls::Last, [3, 1, 4, 2]), (Nulls::First, [4, 2, 3, 1])] {
+        let output = format!("{nulls:?}");
+        let key = KeyColumn { nulls, ..KeyColumn::rising("city") };
+        // Cuts between files follow from keys that are sampled in both.
+        let params = table.params(&output, &[key], 3);
+        table.sort((1, 256 * MIB), params).await.unwrap();
+        assert_eq!(table.read(&output, |_, _, _| ()).0, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_table_without_rows_is_sorted_by_every_strategy() {
+    let table = Table::new(0);
+    for strategy in Strategy::ALL.map(Some).into_iter().chain([None]) {
+        let output = format!("{strategy:?}");
+        let params = with_strategy(strategy, table.params(&output, &by_user_and_time(), 5));
+        let report = table.sort((1, 128 * MIB), params).await.unwrap();
+        assert_eq!((report.rows, report.files), (0, 5), "{output}");
+        assert_eq!(table.written(&output).1.len(), 5);
+    }
+}
+
 /// Rows as text has them, with a column that is not in the other files, and numbers in another order.
 fn write_text(path: &Path, numbers: std::ops::Range<i64>) {
     let line = |number: i64| {

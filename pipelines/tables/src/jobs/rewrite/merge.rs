@@ -42,12 +42,14 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
     let mut read = Output::default();
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     for (piece, parts) in pieces::ranges(&params.pieces) {
-        let bytes = pieces::bytes(args.iter().flatten().map(Block::parts), &parts);
+        // What has no rows at all has no parts either.
+        let with_rows = || args.iter().flatten().filter(|block| !block.is_empty());
+        let bytes = pieces::bytes(with_rows().map(Block::parts), &parts);
         for part in parts {
             context.check_cancelled()?;
             let mut ordered = Ordered::new(&arranger, &budget);
             let mut merged = Output::default();
-            for part in args.iter().flatten().map(|block| block.part(part)).filter(|part| !part.is_empty()) {
+            for part in with_rows().map(|block| block.part(part)).filter(|part| !part.is_empty()) {
                 merged.bytes += part.len() as u64;
                 for batch in rows_of(&table, part) {
                     let batch = batch.map_err(of_table)?;

@@ -45,7 +45,11 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                 let batch = rows.map_err(|error| budget.of_source(error))?.batch;
                 let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
                 let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
-                let taken = take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?;
+                let taken = match batch.num_columns() {
+                    // All rows of a file without the columns of the key are alike.
+                    0 => batch.slice(0, keys),
+                    _ => take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?,
+                };
                 let taken = conformed(&taken, &schema).map_err(of_table)?;
                 let keys = encoder.encode(&taken).map_err(of_table)?;
                 let place_of =

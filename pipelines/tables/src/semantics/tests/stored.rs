@@ -29,13 +29,16 @@ fn types_that_a_format_lacks_are_stored_as_those_that_hold_their_values() {
     let error = stored(FileTypes::Parquet, DataType::new_list(months.clone(), true)).unwrap_err();
     assert!(error.to_string().starts_with("column c.item is Interval(MonthDayNano)"), "{error}");
     assert_eq!(stored(FileTypes::Arrow, months.clone()).unwrap(), months);
-    for of in [Binary, months, Null, DataType::new_list(Int8, true)] {
+    for of in [Binary, months, Null, DataType::new_list(Int8, true), Time32(TimeUnit::Second), Decimal128(5, -2)] {
         assert!(matches!(stored(FileTypes::Text, of).unwrap_err(), TableError::Unsupported { .. }));
     }
     assert_eq!(
         stored(FileTypes::Text, Dictionary(Box::new(Int8), Box::new(Decimal32(5, 2)))).unwrap(),
-        Decimal32(5, 2)
+        Decimal128(5, 2)
     );
+    let text = |of| stored(FileTypes::Text, of).unwrap();
+    assert_eq!([text(LargeUtf8), text(Float16), text(Date64)], [Utf8, Float32, Date32]);
+    assert_eq!([text(Decimal256(38, 2)), text(Decimal256(39, 2))], [Decimal128(38, 2), Decimal256(39, 2)]);
 }
 
 #[test]

@@ -422,3 +422,65 @@ fn hashes_keys_and_gathers_refuse_other_types_alike() {
         assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
     }
 }
+
+#[test]
+fn a_value_inside_others_that_does_not_fit_is_told_by_its_row() {
+    use arrow_array::builder::{FixedSizeListBuilder, Int16Builder, ListBuilder, MapBuilder, StringBuilder};
+    use arrow_array::{Array, ArrayRef, DictionaryArray, Int16Array, Int32Array, RunArray, types::Int32Type};
+    let mut lists = ListBuilder::new(Int16Builder::new());
+    let mut pairs = FixedSizeListBuilder::new(Int16Builder::new(), 2);
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int16Builder::new());
+    for row in 0..9 {
+        // Row 7 of these has the 300.
+        let values = [1, if row == 7 { 300 } else { 2 }];
+        lists.append_value(values.iter().map(|value| Some(*value)).take(if row % 3 == 1 { 2 } else { 0 }));
+        pairs.values().append_slice(&values);
+        pairs.append(true);
+        maps.keys().append_value("k");
+        maps.values().append_value(values[1]);
+        maps.append(true).unwrap();
+    }
+    let keys = Int32Array::from(vec![0, 0, 0, 0, 0, 0, 0, 1, 0]);
+    let dictionary = DictionaryArray::new(keys, Arc::new(Int16Array::from(vec![5, 300])));
+    let runs =
+        RunArray::<Int32Type>::try_new(&Int32Array::from(vec![3, 7, 9]), &Int16Array::from(vec![1, 2, 300])).unwrap();
+    let arrays: [ArrayRef; 5] = [
+        Arc::new(lists.finish()),
+        Arc::new(pairs.finish()),
+        Arc::new(maps.finish()),
+        Arc::new(dictionary),
+        Arc::new(runs),
+    ];
+    for array in arrays {
+        let narrow = |of: &DataType| -> DataType {
+            let field = |field: &Field, of: DataType| Arc::new(field.clone().with_data_type(of));
+            match of {
+                DataType::List(of) => DataType::List(field(of, DataType::Int8)),
+                DataType::FixedSizeList(of, size) => DataType::FixedSizeList(field(of, DataType::Int8), *size),
+                DataType::Map(of, sorted) => {
+                    let DataType::Struct(fields) = of.data_type() else { panic!("{of}") };
+                    let entries = vec![fields[0].clone(), field(&fields[1], DataType::Int8)];
+                    DataType::Map(field(of, DataType::Struct(entries.into())), *sorted)
+                }
+                _ => DataType::Int8,
+            }
+        };
+        let of = |data_type| Schema::new(vec![Field::new("c", data_type, true)]);
+        // Rows before are cut off: 7 is 5 then.
+        let (schema, array) = (of(narrow(array.data_type())), array.slice(2, 7));
+        let batch = RecordBatch::try_new(Arc::new(of(array.data_type().clone())), vec![array]).unwrap();
+        let error = conformed(&batch, &schema).unwrap_err();
+        let row = error.of_row().map(|(_, row, _)| row);
+        assert_eq!(row, Some(5), "{error}");
+    }
+}
+
+#[test]
+fn a_dictionary_of_nothing_is_one_of_another_type() {
+    let nulls = DictionaryArray::new(Int32Array::from(vec![None, None]), Arc::new(Int16Array::from(Vec::<i16>::new())));
+    let batch = RecordBatch::try_from_iter([("c", Arc::new(nulls) as ArrayRef)]).unwrap();
+    let schema = Schema::new(vec![Field::new("c", DataType::Int64, true)]);
+    let conformed = conformed(&batch, &schema).unwrap();
+    assert_eq!(plain_type(conformed.column(0).data_type()), DataType::Int64);
+    assert!((0..2).all(|row| samples::value(conformed.column(0).as_ref(), row) == Value::Null));
+}

@@ -12,6 +12,7 @@
 mod delta;
 mod footer;
 mod inflate;
+mod intervals;
 mod page_header;
 mod page_index;
 mod pages;
@@ -114,8 +115,11 @@ impl ParquetFile {
         groups
             .map(|index| {
                 let rows = self.rows_of(index)?;
-                let stored = self.metadata.row_group(index).compressed_size();
-                let bytes = u64::try_from(stored).map_err(|_| self.damaged(index, "it has fewer than no bytes"))?;
+                let mut columns = self.metadata.row_group(index).columns().iter();
+                let bytes =
+                    columns.try_fold(0_u64, |sum, column| sum.checked_add(column.compressed_size().try_into().ok()?));
+                let bytes = bytes
+                    .ok_or_else(|| self.damaged(index, "it has fewer than no bytes, or more than any file has"))?;
                 Ok(Split { index, bytes, rows: Some(rows) })
             })
             .collect()

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_schema::IntervalUnit;
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type as PhysicalType};
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -13,7 +14,7 @@ use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{InputFile, Place, SourceError};
 use super::page_header::{PageHeader, PageKind};
 use super::thrift::Wrong;
-use super::{delta, inflate};
+use super::{delta, inflate, intervals};
 use crate::ELEMENTS_MAX;
 
 /// Most bytes of the header of a page, which may have the smallest and largest value in it.
@@ -36,6 +37,8 @@ pub(super) struct ColumnChunk {
     pub(super) values: u64,
     /// Rows of the row group.
     pub(super) rows: u64,
+    /// Of which intervals it is, if it is of such.
+    pub(super) intervals: Option<IntervalUnit>,
     /// Whether its decoder copies its values instead of pointing to them in the page.
     pub(super) copies: bool,
     pub(super) budget: Arc<dyn MemoryBudget>,
@@ -279,7 +282,10 @@ impl ColumnPages {
         let Some(header) = self.next.take() else { return Ok(None) };
         let page = self.body(&header)?;
         match header.kind {
-            PageKind::Dictionary { values, .. } => self.check_dictionary(values, &page.bytes)?,
+            PageKind::Dictionary { values, .. } => {
+                self.check_intervals(Encoding::PLAIN, &page.bytes)?;
+                self.check_dictionary(values, &page.bytes)?;
+            }
             PageKind::Data { values, encoding, .. } => {
                 let levels = self.levels_of(&header.kind, &page.bytes)?;
                 self.check_values(values, encoding, &page.bytes[levels..])?;
@@ -291,6 +297,15 @@ impl ColumnPages {
             PageKind::Other => (),
         }
         Ok(Some(page_of(header.kind, Bytes::from_owner(page))))
+    }
+
+    fn check_intervals(&self, encoding: Encoding, values: &[u8]) -> Result<(), SourceError> {
+        let Some(unit) = self.chunk.intervals else { return Ok(()) };
+        intervals::check(unit, encoding, values).map_err(|what| SourceError::NotRead {
+            file: self.chunk.file.name().clone(),
+            place: self.place(),
+            what: what.to_owned(),
+        })
     }
 
     /// How many bytes of a page of the first version are levels.
@@ -327,6 +342,7 @@ impl ColumnPages {
 
     /// Looks at a page of data before the library does, and asks for the memory of what is made of it.
     fn check_values(&mut self, values: u32, encoding: Encoding, bytes: &[u8]) -> Result<(), SourceError> {
+        self.check_intervals(encoding, bytes)?;
         let repeats = self.chunk.descriptor.max_rep_level() > 0;
         self.seen += u64::from(values);
         if !repeats && self.seen > self.chunk.rows {

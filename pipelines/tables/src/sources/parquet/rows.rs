@@ -16,6 +16,7 @@ use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, Pending, SourceBatc
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{Place, SourceError};
 use super::ParquetFile;
+use super::intervals::unit_of;
 use super::pages::{ColumnChunk, ColumnPages, Unpacking, value_bytes};
 use super::types::{has_unchecked_texts, is_copied};
 use crate::guard::guarded;
@@ -82,8 +83,16 @@ impl RowGroupRows {
         let window = WINDOWS_BYTES / leaves.iter().map(Vec::len).sum::<usize>().max(1) as u64;
         let window = window.clamp(WINDOW_MIN, WINDOW_MAX);
         let columns = roots.iter().zip(&leaves).map(|(root, leaves)| {
-            let (rows_max, unpacked) = (rows_of_group, Default::default());
-            let one = OneGroup { file, group, rows: rows_max, leaves, window, budget, unpacked };
+            let one = OneGroup {
+                file,
+                group,
+                root: *root,
+                rows: rows_of_group,
+                leaves,
+                window,
+                budget,
+                unpacked: Default::default(),
+            };
             ColumnRows::new(file, *root, &one, (rows, selection.clone()))
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -252,6 +261,8 @@ struct OneGroup<'a> {
     file: &'a ParquetFile,
     group: usize,
     rows: u64,
+    /// The column of the table, and its columns in the file.
+    root: usize,
     leaves: &'a [usize],
     window: u64,
     budget: &'a Arc<dyn MemoryBudget>,
@@ -280,14 +291,19 @@ impl OneGroup<'_> {
                 column.compression()
             )));
         }
-        let place = |at: i64| u64::try_from(at).map_err(|_| damaged("it begins before the file"));
-        let data = place(column.data_page_offset())?;
-        let dictionary = column.dictionary_page_offset().map(place).transpose()?.filter(|at| *at > 0 && *at < data);
-        let begin = dictionary.unwrap_or(data);
-        let end = u64::try_from(column.compressed_size()).ok().and_then(|bytes| begin.checked_add(bytes));
-        let end = end.filter(|end| begin >= 4 && *end <= self.file.footer_begin);
-        let end = end.ok_or_else(|| damaged("its pages are not within the file"))?;
         let values = u64::try_from(column.num_values()).map_err(|_| damaged("it has fewer than no values"))?;
+        let place = |at: i64| u64::try_from(at).map_err(|_| damaged("it begins before the file"));
+        let (begin, end) = if values == 0 {
+            // There may be no page at all, and writers say then that it is anywhere.
+            (self.file.footer_begin, self.file.footer_begin)
+        } else {
+            let data = place(column.data_page_offset())?;
+            let dictionary = column.dictionary_page_offset().map(place).transpose()?.filter(|at| *at > 0 && *at < data);
+            let begin = dictionary.unwrap_or(data);
+            let end = u64::try_from(column.compressed_size()).ok().and_then(|bytes| begin.checked_add(bytes));
+            let end = end.filter(|end| begin >= 4 && *end <= self.file.footer_begin);
+            (begin, end.ok_or_else(|| damaged("its pages are not within the file"))?)
+        };
         Ok(ColumnChunk {
             file: self.file.file.clone(),
             group: self.group,
@@ -298,6 +314,7 @@ impl OneGroup<'_> {
             values,
             rows: self.rows,
             copies: is_copied(parquet, leaf),
+            intervals: unit_of(&descriptor, self.file.schema.field(self.root).data_type(), leaf - self.leaves[0]),
             descriptor,
             budget: Arc::clone(self.budget),
             unpacked: Arc::clone(unpacked),

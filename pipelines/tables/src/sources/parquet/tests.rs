@@ -367,7 +367,8 @@ fn crafted(
         .set_num_values(values)
         .set_total_compressed_size(pages.len() as i64)
         .set_total_uncompressed_size(pages.len() as i64)
-        .set_data_page_offset(4)
+        // Who has no page says that it is anywhere.
+        .set_data_page_offset(if pages.is_empty() { 0 } else { 4 })
         .build()
         .unwrap();
     let group = RowGroupMetaData::builder(schema.clone())
@@ -389,6 +390,29 @@ const PLAIN: u8 = 0;
 
 fn text_of(text: &[u8]) -> Vec<u8> {
     [&(text.len() as u32).to_le_bytes(), text].concat()
+}
+
+#[test]
+fn a_row_group_without_rows_has_no_page() {
+    let bytes = crafted(TEXTS, &[], 0, 0, Compression::UNCOMPRESSED, None);
+    assert!(read(bytes, &budget(1 << 20).1).unwrap().is_empty());
+    let error = read(crafted(TEXTS, &[], 1, 1, Compression::UNCOMPRESSED, None), &budget(1 << 20).1).unwrap_err();
+    assert!(error.to_string().contains("not within the file"), "{error}");
+}
+
+#[test]
+fn an_interval_is_read_as_a_whole_or_refused() {
+    let schema = "message m { required fixed_len_byte_array(12) a (INTERVAL); }";
+    let interval = |months: u32, days: u32| [months, days, 5].map(u32::to_le_bytes).concat();
+    let read = |values: &[u8]| {
+        let page = page(values.len() as i64, 1, PLAIN, values);
+        read(crafted(schema, &page, 1, 1, Compression::UNCOMPRESSED, None), &budget(1 << 20).1)
+    };
+    let all = read(&interval(0, 2)).unwrap();
+    let expected = arrow_array::IntervalDayTimeArray::from(vec![arrow_buffer::IntervalDayTime::new(2, 5)]);
+    assert_eq!(all[0].batch.column(0).as_ref(), &expected as &dyn Array);
+    let error = read(&interval(3, 2)).unwrap_err();
+    assert!(matches!(&error, SourceError::NotRead { place: Place::Page(0, ..), .. }), "{error}");
 }
 
 #[test]

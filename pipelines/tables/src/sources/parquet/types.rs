@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use parquet::arrow::parquet_to_arrow_schema;
@@ -72,8 +72,9 @@ fn merged(own: &DataType, noted: &DataType) -> DataType {
         (Int32 | Int64, Timestamp(..)) | (Int32, Time32(_)) | (Int64, Time64(_) | Duration(_) | Date64) => {
             noted.clone()
         }
-        (Date32, Date64) | (Interval(_), Interval(_)) => noted.clone(),
-        (Timestamp(unit, Some(_)), Timestamp(other, Some(_))) if unit == other => noted.clone(),
+        (Date32, Date64) | (Interval(_), Interval(IntervalUnit::YearMonth)) => noted.clone(),
+        // Seconds are milliseconds in Parquet.
+        (Timestamp(unit, Some(_)), Timestamp(_, Some(zone))) => Timestamp(*unit, Some(zone.clone())),
         (Binary, Utf8 | LargeUtf8 | Utf8View) => Utf8,
         (
             Decimal128(digits, scale),
@@ -153,6 +154,7 @@ mod tests {
             (Int64, zone(TimeUnit::Second, "UTC"), zone(TimeUnit::Second, "UTC")),
             (Int64, Utf8, Int64),
             (zone(milli, "UTC"), zone(milli, "+02:00"), zone(milli, "+02:00")),
+            (zone(milli, "UTC"), zone(TimeUnit::Second, "+02:00"), zone(milli, "+02:00")),
             (zone(milli, "UTC"), Timestamp(milli, None), zone(milli, "UTC")),
             (Timestamp(nano, None), zone(nano, "UTC"), Timestamp(nano, None)),
             (Timestamp(nano, None), Timestamp(milli, None), Timestamp(nano, None)),

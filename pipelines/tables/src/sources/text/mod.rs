@@ -245,6 +245,32 @@ impl TextFile {
         Ok(TextRows::new(lines, schema, wanted.collect(), self.names.clone(), split, budget))
     }
 
+    /// The line, from 1, in which a row of a split begins.
+    pub(super) fn line_of(
+        &self,
+        split: usize,
+        state: TextState,
+        row: u64,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<u64, SourceError> {
+        let mut lines = self.lines(split, state, budget)?;
+        if split == 0 && self.dialect.header {
+            lines.next()?;
+        }
+        let (mut rows, mut passed) = (0, 0);
+        while let Some(found) = lines.next()? {
+            if found.is_empty() && self.names.len() > 1 {
+                continue;
+            }
+            passed = found.lines;
+            if rows == row {
+                break;
+            }
+            rows += 1;
+        }
+        lines.line(passed)
+    }
+
     /// Looks at the first rows of the file.
     fn look_at(&self, evidence: &mut [Evidence], budget: &Arc<dyn MemoryBudget>) -> Result<(), SourceError> {
         let mut lines = self.lines(0, TextState::Row, budget)?;

@@ -238,7 +238,9 @@ pub(super) fn timestamp(text: &[u8], unit: TimeUnit, has_zone: bool) -> Option<i
     if time.nanos % nanos_of_unit != 0 {
         return None;
     }
-    seconds.checked_mul(1_000_000_000 / nanos_of_unit)?.checked_add(time.nanos / nanos_of_unit)
+    // The seconds of the first time that there is are before it.
+    let units = i128::from(seconds) * i128::from(1_000_000_000 / nanos_of_unit);
+    (units + i128::from(time.nanos / nanos_of_unit)).try_into().ok()
 }
 
 /// What a text says of a time.
@@ -390,6 +392,9 @@ mod tests {
         assert_eq!(timestamp(b"1969-12-31 23:59:59.999", TimeUnit::Millisecond, false), Some(-1));
         assert_eq!(timestamp(b"1969-12-31 23:59:59.9991", TimeUnit::Millisecond, false), None);
         assert_eq!(timestamp(b"2300-01-01 00:00", TimeUnit::Nanosecond, false), None);
+        let least = timestamp(b"1677-09-21 00:12:43.145224192", TimeUnit::Nanosecond, false);
+        assert_eq!(least, Some(i64::MIN));
+        assert_eq!(timestamp(b"1677-09-21 00:12:43.145224191", TimeUnit::Nanosecond, false), None);
     }
 
     #[test]

@@ -1,0 +1,317 @@
+"""Random tables in files: Parquet by pyarrow and by DuckDB, text, Arrow IPC."""
+
+import os
+import re
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+import values
+
+NAMES = ["c", "name", "Größe", "with space", 'q"uote', "a.b", "select", "ts"]
+
+
+class File:
+    """A file, and its rows as exobus has to see them."""
+
+    def __init__(self, path, form, truth, text=None):
+        self.path, self.form, self.truth, self.text = path, form, truth, text
+
+
+class Column:
+    def __init__(self, name, family):
+        self.name, self.family = name, family
+
+
+class Table:
+    """Files that are one table. `schema`: what `--schema` has to say."""
+
+    def __init__(self, rng, folder):
+        self.files, self.schema = [], None
+        self.mode = rng.choices(["parquet", "duckdb", "text", "arrow", "mixed"], [40, 15, 15, 10, 20])[0]
+        forms = {"mixed": ["parquet", "text", "arrow"]}.get(self.mode, [self.mode])
+        infers = self.mode == "text" and rng.random() < 0.6
+        kinds = {True: values.inferred_of_text if infers else values.of_text, False: values.family}[self.mode in ("text", "mixed")]
+        names = [f"{name}{at}" for at, name in enumerate(rng.choices(NAMES, k=rng.randint(1, 7)))]
+        columns = [Column(name, kinds(rng)) for name in names]
+        if self.mode == "duckdb":
+            columns = [column for column in columns if all(written_by_duckdb(of) for of in column.family)]
+        count = rng.choice([1, 1, 2, 3, 5])
+        uneven = count > 1 and rng.random() < 0.5
+        next_id, drafts = 0, []
+        for at in range(count):
+            rows = rng.choice([0, 1, 7, rng.randint(2, 60), rng.randint(50, 900)])
+            here = [column for column in columns if not uneven or rng.random() < 0.8]
+            rng.shuffle(here) if uneven else None
+            arrays = {"id": pa.array(range(next_id, next_id + rows), pa.int64())}
+            for column in here:
+                of = rng.choice(column.family) if uneven else column.family[0]
+                arrays[column.name] = values.array(rng, of, rows, rng.choice([0, 0.1, 0.6, 1.0 if rng.random() < 0.2 else 0]))
+            next_id += rows
+            drafts.append((at, rng.choice(forms), pa.table(arrays)))
+        texts = [table for _, form, table in drafts if form == "text"]
+        types = types_of_text(texts, infers) if texts else {}
+        if texts and not infers:
+            self.schema = ", ".join(schema_text(name, of) for name, of in types.items())
+        for at, form, table in drafts:
+            stem = os.path.join(folder, f"f{at}")
+            self.files.append({"parquet": parquet, "duckdb": by_duckdb, "text": text, "arrow": arrow}[form](rng, stem, table, types))
+
+    def unified(self):
+        """Names and types of the columns of all files, as they are in the output."""
+        types = {}
+        for file in self.files:
+            for field in file.truth.schema:
+                types[field.name] = values.unified(types[field.name], field.type) if field.name in types else field.type
+        return {name: values.stored(of) for name, of in types.items()}
+
+
+def seen(table, form):
+    """The rows with the types that exobus sees."""
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        of = values.seen_in(form, table.schema.field(name).type)
+        columns[name] = column if column.type.equals(of) else column.cast(of)
+    return pa.table(columns)
+
+
+def required(rng, table):
+    """Some columns without nulls say that they have none."""
+    fields = [field.with_nullable(False) if table.column(field.name).null_count == 0 and not pa.types.is_null(field.type) and rng.random() < 0.2
+              else field for field in table.schema]
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, metadata={"made": "by a test"} if rng.random() < 0.3 else None))
+
+
+def pieces(rng, table):
+    """The rows in some pieces, of which some have none."""
+    at, size = 0, rng.choice([1, 10, 64, 300, 10_000])
+    size = max(size, table.num_rows // 40)
+    while at < table.num_rows:
+        if rng.random() < 0.1:
+            yield table.slice(at, 0)
+        yield table.slice(at, size)
+        at += size
+
+
+def parquet(rng, stem, table, _):
+    path = stem + ".parquet"
+    has_duration = any("duration" in str(field.type) for field in table.schema)
+    is_noted = has_duration or rng.random() < 0.7
+    dictionary = rng.random() < 0.6
+    plain_times = all(field.type.tz is None for field in table.schema if pa.types.is_timestamp(field.type))
+    int96 = not is_noted and plain_times and rng.random() < 0.3 and not any(pa.types.is_nested(field.type) for field in table.schema)
+    options = dict(
+        compression=rng.choice(["none", "snappy", "gzip", "zstd", "lz4"]), data_page_version=rng.choice(["1.0", "2.0"]),
+        use_dictionary=dictionary, write_statistics=rng.random() < 0.7, store_schema=is_noted,
+        data_page_size=rng.choice([64, 1000, 1 << 20]), write_batch_size=rng.choice([5, 100, 1024]),
+        write_page_index=rng.random() < 0.3, write_page_checksum=rng.random() < 0.3, use_deprecated_int96_timestamps=int96,
+    )
+    if not dictionary and not int96 and rng.random() < 0.6:
+        options["column_encoding"] = {field.name: encoding for field in table.schema if (encoding := encoding_of(rng, field.type))}
+    with pq.ParquetWriter(path, (table := required(rng, table)).schema, **options) as writer:
+        for piece in pieces(rng, table):
+            writer.write_table(piece, row_group_size=max(piece.num_rows, 1))
+    rows = seen(table, "parquet")
+    if not is_noted:
+        # Nothing but Parquet says what columns are.
+        own = pq.read_schema(path)
+        rows = pa.table({name: rows.column(name).cast(values.seen_in("parquet", int96_as_ns(own.field(name).type, int96))) for name in rows.column_names})
+    return File(path, "parquet", rows)
+
+
+def int96_as_ns(of, int96):
+    return pa.timestamp("ns") if int96 and pa.types.is_timestamp(of) else of
+
+
+def encoding_of(rng, of):
+    types = pa.types
+    if types.is_integer(of) or types.is_timestamp(of):
+        return rng.choice([None, "DELTA_BINARY_PACKED", "PLAIN"] if of.bit_width >= 32 else [None, "PLAIN"])
+    if types.is_float32(of) or types.is_float64(of):
+        return rng.choice([None, "BYTE_STREAM_SPLIT"])
+    if types.is_string(of) or types.is_binary(of):
+        return rng.choice([None, "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+    if types.is_boolean(of):
+        return rng.choice([None, "RLE"])
+    return None
+
+
+def written_by_duckdb(of):
+    """Whether DuckDB writes the type as Parquet has it, and not another one."""
+    types = pa.types
+    if types.is_nested(of):
+        return all(written_by_duckdb(of.field(at).type) for at in range(of.num_fields)) and not types.is_fixed_size_list(of)
+    is_other = types.is_float16(of) or types.is_duration(of) or types.is_date64(of) or types.is_null(of) or types.is_decimal256(of)
+    return not is_other and not (types.is_time(of) and of.unit == "ns")
+
+
+def by_duckdb(rng, stem, table, _):
+    path, connection = stem + ".parquet", duckdb.connect(config={"threads": 1})
+    connection.register("made", for_duckdb(table))
+    options = [f"compression {rng.choice(['uncompressed', 'snappy', 'gzip', 'zstd', 'lz4', 'lz4_raw'])}", f"row_group_size {rng.choice([2048, 4096])}"]
+    if rng.random() < 0.4:
+        options.append("dictionary_size_limit 1")
+    for version in rng.choice([["v1"], ["v2", "v1"]]):
+        connection.sql(f"copy (select * from made) to '{path}' (format parquet, parquet_version {version}, {', '.join(options)})")
+        try:
+            pq.read_table(path)
+            break
+        except OSError:
+            # Deltas of 32-bit integers that do not fit 32 bits: DuckDB 2.0 writes them, and no other reader takes them.
+            assert version == "v2"
+    connection.close()
+    # Types may be others than they were: what pyarrow reads is what is there.
+    return File(path, "parquet", seen(pq.read_table(path), "parquet"))
+
+
+def for_duckdb(table):
+    """The table without types that DuckDB does not take from Arrow."""
+    def flat(of):
+        types = pa.types
+        if types.is_duration(of):
+            return pa.int64()
+        if types.is_float16(of):
+            return pa.float32()
+        if types.is_fixed_size_list(of):
+            return pa.list_(of.value_type)
+        return of
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        column = pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        of = values.mapped(column.type, flat)
+        if not pa.types.is_decimal256(of):
+            columns[name] = column if column.type.equals(of) else column.cast(of)
+    return pa.table(columns)
+
+
+def encoded(rng, column):
+    """The same values, written down in another way that Arrow has."""
+    of, types = column.type, pa.types
+    if rng.random() < 0.6 or of.equals(pa.null()):
+        return column
+    column = column.combine_chunks()
+    if types.is_list(of):
+        try:
+            return column.cast(pa.list_view(of.value_type))
+        except pa.ArrowNotImplementedError:
+            # Of some elements pyarrow makes none.
+            return column
+    if types.is_string(of):
+        return column.cast(pa.string_view()) if rng.random() < 0.5 else column.dictionary_encode()
+    if types.is_binary(of):
+        return column.cast(pa.binary_view())
+    is_plain = types.is_integer(of) or types.is_timestamp(of) or types.is_date(of) or types.is_decimal128(of) or types.is_floating(of)
+    return column.dictionary_encode() if is_plain else column
+
+
+def arrow(rng, stem, table, _):
+    path = stem + ".arrow"
+    options = pa.ipc.IpcWriteOptions(compression=rng.choice([None, "lz4", "zstd"]), unify_dictionaries=True)
+    rows = seen(table, "arrow")
+    table = pa.table({name: column if name == "id" else encoded(rng, column) for name, column in zip(table.column_names, table.columns)})
+    table = required(rng, table)
+    make = rng.choice([pa.ipc.new_file, pa.ipc.new_stream])
+    with make(path, table.schema, options=options) as writer:
+        for piece in pieces(rng, table):
+            writer.write_table(piece)
+    return File(path, "arrow", rows)
+
+
+# Text.
+
+
+class Text:
+    """How a file is written as text."""
+
+    def __init__(self, rng, stem):
+        self.delimiter, extension = rng.choice([(",", ".csv"), (",", ".csv"), ("\t", ".tsv")])
+        self.packing = rng.choice(["", "", "", ".gz", ".zst"])
+        self.path = stem + extension + self.packing
+        self.end = rng.choice(["\n", "\n", "\r\n"])
+        self.quotes = rng.choice([0.0, 0.0, 0.5, 1.0])
+        self.mark, self.ends_whole = rng.random() < 0.1, rng.random() < 0.8
+
+
+def text(rng, stem, table, types):
+    how = Text(rng, stem)
+    columns = [texts(column) for column in table.columns]
+
+    def field(one):
+        if one is None:
+            return ""
+        special = one == "" or any(mark in one for mark in (how.delimiter, '"', "\n", "\r"))
+        return '"' + one.replace('"', '""') + '"' if special or rng.random() < how.quotes else one
+
+    lines = [how.delimiter.join(map(field, table.column_names))]
+    lines += [how.delimiter.join(field(column[row]) for column in columns) for row in range(table.num_rows)]
+    whole = how.end.join(lines) + (how.end if how.ends_whole else "")
+    whole = (b"\xef\xbb\xbf" if how.mark else b"") + whole.encode()
+    with pa.CompressedOutputStream(how.path, {".gz": "gzip", ".zst": "zstd"}[how.packing]) if how.packing else open(how.path, "wb") as out:
+        out.write(whole)
+    rows = {name: read_as(column, types[name]) for name, column in zip(table.column_names, table.columns)}
+    return File(how.path, "text", pa.table(rows), how)
+
+
+def texts(column):
+    """The values as text; nulls stay."""
+    of, types = column.type, pa.types
+    if types.is_floating(of):
+        return [None if one is None else repr(one) for one in column.to_pylist()]
+    if types.is_boolean(of):
+        return [None if one is None else str(one).lower() for one in column.to_pylist()]
+    if types.is_timestamp(of):
+        return [None if one is None else timestamp_text(one, of) for one in column.cast(pa.int64()).to_pylist()]
+    return [None if one is None else str(one) for one in column.to_pylist()]
+
+
+def timestamp_text(count, of):
+    digits = 3 * values.UNITS.index(of.unit)
+    seconds, part = divmod(count, 10**digits)
+    day, second = divmod(seconds, 86_400)
+    date = pa.array([day], pa.date32()).cast(pa.string())[0].as_py()
+    clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+    return f"{date} {clock}" + (f".{part:0{digits}}" if digits else "") + ("Z" if of.tz else "")
+
+
+def read_as(column, of):
+    if pa.types.is_floating(of):
+        # There is one NaN in text.
+        return pa.array([None if one is None else float(one) for one in texts(column)], of)
+    return column.combine_chunks().cast(of) if column.type.equals(of) or not pa.types.is_string(of) else pa.array(texts(column), of)
+
+
+NUMBER = re.compile(r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+
+
+def types_of_text(tables, infers):
+    types = {}
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        columns = [table.column(name) for table in tables if name in table.column_names]
+        if not infers:
+            of = columns[0].type
+            for column in columns[1:]:
+                of = values.unified(of, column.type)
+            types[name] = of
+            continue
+        some = [one for column in columns for one in texts(column) if one is not None]
+        of = columns[0].type
+        no_number = pa.types.is_floating(of) and not any(NUMBER.fullmatch(one) for one in some)
+        types[name] = pa.string() if not some or no_number else of
+    return types
+
+
+def schema_text(name, of):
+    name = '"' + name.replace('"', '""') + '"'
+    types = pa.types
+    if types.is_decimal(of):
+        return f"{name} decimal({of.precision},{of.scale})"
+    if types.is_timestamp(of):
+        return f"{name} timestamp[{of.unit}{', ' + of.tz if of.tz else ''}]"
+    known = {"double": "float64", "float": "float32", "string": "text", "date32[day]": "date"}
+    return f"{name} {known.get(str(of), str(of))}"

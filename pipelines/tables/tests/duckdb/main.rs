@@ -1,0 +1,88 @@
+//! What verbs make of random tables is what DuckDB makes of them.
+//!
+//! A seed is a table (made by `oracle.py`, in files of any format and schema) and a verb with its options ([`case`]); what came out is compared there with what DuckDB
+//! answers ([`oracle`]): rows in order, types, and values bit by bit. A failure names its seed, and the command that runs it alone.
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `EXOBUS_DUCKDB_SEEDS` | how many seeds | 500 |
+//! | `EXOBUS_DUCKDB_SEED` | this one alone | |
+//! | `EXOBUS_DUCKDB_PYTHON` | a Python that has what `requirements.txt` says | that of `target/duckdb` |
+
+mod case;
+mod oracle;
+
+use std::path::Path;
+
+use case::Case;
+use oracle::Oracle;
+
+const SEEDS: u64 = 500;
+/// Tests that share the seeds, so that they run beside each other.
+const SHARES: u64 = 4;
+/// One seed in so many also goes through the program.
+const THROUGH_PROGRAM: u64 = 50;
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is no number")))
+}
+
+/// Runs every seed of a share: 0, 4, 8 and so on.
+async fn run_share(share: u64) {
+    let one = variable("EXOBUS_DUCKDB_SEED");
+    let seeds = one.map_or(0..variable("EXOBUS_DUCKDB_SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
+    let mut oracle = Oracle::start();
+    let mut failed = Vec::new();
+    for seed in seeds.filter(|seed| seed % SHARES == share) {
+        if let Err(what) = run(&mut oracle, seed).await {
+            eprintln!("seed {seed}: {what}\n  EXOBUS_DUCKDB_SEED={seed} cargo xtask test -- -E 'binary(duckdb)'");
+            failed.push(seed);
+        }
+    }
+    assert!(failed.is_empty(), "results are others than DuckDB's for seeds {failed:?}");
+}
+
+/// Makes the table of a seed, does with it what the seed says, and asks DuckDB.
+async fn run(oracle: &mut Oracle, seed: u64) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("in")).unwrap();
+    let table = oracle.make(seed, &at("in"));
+    let case = Case::new(seed, table);
+    let said = |what: String| format!("{what}\n  {case}");
+    let rows = case.run(&at("out"), &at("spill")).await.map_err(|error| said(error.to_string()))?;
+    if rows != case.table.rows {
+        return Err(said(format!("{rows} rows, not {}", case.table.rows)));
+    }
+    check(oracle, &case, &at("out")).map_err(said)?;
+    if seed.is_multiple_of(THROUGH_PROGRAM) {
+        case.run_program(&at("again"), &at("spill")).map_err(said)?;
+        check(oracle, &case, &at("again")).map_err(|what| said(format!("by the program: {what}")))?;
+    }
+    Ok(())
+}
+
+fn check(oracle: &mut Oracle, case: &Case, output: &Path) -> Result<(), String> {
+    oracle.check(&case.question(output)).map_or(Ok(()), Err)
+}
+
+#[tokio::test]
+async fn results_are_those_of_duckdb_in_the_first_share_of_seeds() {
+    run_share(0).await;
+}
+
+#[tokio::test]
+async fn results_are_those_of_duckdb_in_the_second_share_of_seeds() {
+    run_share(1).await;
+}
+
+#[tokio::test]
+async fn results_are_those_of_duckdb_in_the_third_share_of_seeds() {
+    run_share(2).await;
+}
+
+#[tokio::test]
+async fn results_are_those_of_duckdb_in_the_fourth_share_of_seeds() {
+    run_share(3).await;
+}

@@ -1,0 +1,79 @@
+//! The process that makes tables and asks DuckDB.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A table in files.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Table {
+    /// Its files, in their order.
+    pub inputs: Vec<PathBuf>,
+    /// What `--schema` has to say.
+    pub schema: Option<String>,
+    pub rows: u64,
+    /// Columns, and paths to fields of them, that can be keys.
+    pub keys: Vec<String>,
+    /// Which formats it has.
+    pub mode: String,
+    /// Types of its columns, for who looks at a failure.
+    pub columns: serde_json::Map<String, Value>,
+}
+
+/// A running `oracle.py`, which is asked one thing at a time.
+pub struct Oracle {
+    child: Child,
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Oracle {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// There is no Python with DuckDB: results are compared, or the test fails.
+    pub fn start() -> Self {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let fetched = || package.join("../../target/duckdb/venv/bin/python");
+        let python = std::env::var_os("EXOBUS_DUCKDB_PYTHON").map_or_else(fetched, PathBuf::from);
+        let mut command = Command::new(&python);
+        command.arg("-B").arg(package.join("tests/duckdb/oracle.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| {
+            panic!("{}: {error}; `cargo xtask duckdb` fetches it, and `cargo xtask test` does", python.display())
+        });
+        let (questions, answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { child, questions, answers: BufReader::new(answers) }
+    }
+
+    fn ask(&mut self, question: &Value) -> Value {
+        writeln!(self.questions, "{question}").expect("oracle.py takes a question; what it said is above");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("oracle.py answers");
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        if let Some(failed) = answer["failed"].as_str() {
+            panic!("oracle.py failed over {question}:\n{failed}");
+        }
+        answer
+    }
+
+    /// Makes the table of a seed in a folder.
+    pub fn make(&mut self, seed: u64, folder: &Path) -> Table {
+        serde_json::from_value(self.ask(&json!({ "make": { "seed": seed, "folder": folder } }))).unwrap()
+    }
+
+    /// How the output of a verb over the last table differs from what it should be; `None`: not at all.
+    pub fn check(&mut self, question: &Value) -> Option<String> {
+        let answer = self.ask(&json!({ "check": question }));
+        answer["differs"].as_str().map(str::to_owned)
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
