@@ -28,4 +28,6 @@ mod tables;
 mod tables_bad_input;
 mod tables_look;
 mod tables_read;
+mod tables_verbs;
 mod tokens;
+mod tour;

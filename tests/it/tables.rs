@@ -12,11 +12,11 @@ use support::{
 };
 
 /// Rows of the files of [`write_table`].
-const ROWS: u64 = 300_000;
+pub(crate) const ROWS: u64 = 300_000;
 const KEY: &str = "city,ts:desc";
 
 /// Three files of text with columns in other orders, cities in quotes, some of which are missing, and times that occur many times.
-fn write_table(folder: &Path) {
+pub(crate) fn write_table(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for file in 0..3 {
         let mut text = String::from(if file == 1 { "ts,id,city\n" } else { "id,city,ts\n" });
@@ -35,7 +35,7 @@ fn write_table(folder: &Path) {
 }
 
 /// Names and bytes of the files of a folder.
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let tables = names(folder).into_iter().filter(|name| name.ends_with(".parquet"));
     tables.map(|name| (name.clone(), fs::read(folder.join(&name)).unwrap())).collect()
 }
@@ -43,7 +43,8 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 /// Sorts the table in this process and nothing happens meanwhile.
 fn sorted(scratch: &Scratch, output: &str, more: &[&str]) -> Vec<(String, Vec<u8>)> {
     let (input, output) = (scratch.text("table"), scratch.text(output));
-    let mut args = vec!["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--json"];
+    let mut args =
+        vec!["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--format", "parquet", "--json"];
     args.extend(more);
     let run = support::with_own_spill(scratch, &args);
     let summary = run.expect(0, &[]).json();
@@ -61,7 +62,8 @@ fn the_files_of_a_sorted_table_are_the_same_whatever_the_memory_the_executors_an
     assert!(first == other);
     // Sorted again it is what it was.
     let (input, output) = (scratch.text("first"), scratch.text("again"));
-    let args = ["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--json"];
+    let args =
+        ["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--format", "parquet", "--json"];
     let again = support::with_own_spill(&scratch, &args).expect(0, &[]).json();
     assert_eq!((&again["rows"], &again["row_hash_in"]), (&ROWS.into(), &again["row_hash_out"]));
 }
@@ -86,7 +88,7 @@ fn what_is_wrong_with_a_table_or_its_key_is_said_with_what_to_do() {
 }
 
 /// A sort of the table that runs in one process and keeps its log in the scratch folder.
-fn alone(scratch: &Scratch, args: &[&str]) -> Command {
+pub(crate) fn alone(scratch: &Scratch, args: &[&str]) -> Command {
     let mut command = command(args);
     command.env("XDG_STATE_HOME", scratch.path("state"));
     command
@@ -98,7 +100,20 @@ fn a_sort_of_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
     write_table(&scratch.path("table"));
     let expected = sorted(&scratch, "expected", &[]);
     let (input, output) = (scratch.text("table"), scratch.text("out"));
-    let args = ["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--strategy", "simple"];
+    let args = [
+        "sort",
+        &input,
+        "--key",
+        KEY,
+        "--output",
+        &output,
+        "--partitions",
+        "12",
+        "--format",
+        "parquet",
+        "--strategy",
+        "simple",
+    ];
     let mut command = alone(&scratch, &args);
     command.args(["--memory", "128MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
     let mut killed = false;
@@ -124,7 +139,8 @@ fn a_node_that_is_killed_changes_nothing_of_the_files_of_a_sorted_table() {
     write_table(&scratch.path("table"));
     let expected = sorted(scratch, "expected", &[]);
     let (input, output) = (scratch.text("table"), scratch.text("out"));
-    let args = ["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--json"];
+    let args =
+        ["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--format", "parquet", "--json"];
     let mut killed = false;
     let (run, _) = cluster.run(&args, |events, _| {
         if !killed && events.finished("table.sort.reduce") >= 2 {

@@ -1,0 +1,105 @@
+//! `shuffle`, `dedupe` and `convert` as commands: in one process and on a cluster, and what becomes of them when something dies.
+
+use std::path::Path;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{
+    self, Scratch,
+    cluster::{Cluster, watched},
+    exobus,
+};
+use crate::tables::{ROWS, alone, files, write_table};
+
+/// The commands, what each is told besides, the stage whose tasks write its files, and how many rows of the table stay.
+const VERBS: [(&str, &[&str], &str, u64); 3] = [
+    ("shuffle", &["--seed", "7"], "table.shuffle.reduce", ROWS),
+    ("dedupe", &["--key", "city,ts", "--keep", "last", "--order-by", "id"], "table.dedupe.reduce", DISTINCT),
+    ("convert", &[], "table.convert", ROWS),
+];
+/// Keys of the table: cities, or none, with each of the times.
+const DISTINCT: u64 = 38_897;
+
+fn arguments<'a>(verb: &'a str, more: &[&'a str], input: &'a str, output: &'a str) -> Vec<&'a str> {
+    let all = [verb, input, "--output", output, "--files", "12", "--format", "parquet", "--json"];
+    all.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
+    for (verb, more, stage, rows) in VERBS {
+        let scratch = Scratch::new();
+        write_table(&scratch.path("table"));
+        let (input, expected, output) = (scratch.text("table"), scratch.text("expected"), scratch.text("out"));
+        let summary =
+            support::with_own_spill(&scratch, &arguments(verb, more, &input, &expected)).expect(0, &[]).json();
+        assert_eq!((&summary["rows"], &summary["rows_out"]), (&ROWS.into(), &rows.into()), "{verb}");
+        let mut command = alone(&scratch, &arguments(verb, more, &input, &output));
+        command.args(["--memory", "128MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
+        let mut killed = false;
+        let (run, _) = watched(&scratch, command, |events, pid| {
+            if !killed && events.finished(stage) >= 4 {
+                kill_process(pid, Signal::KILL).unwrap();
+                killed = true;
+            }
+        });
+        assert_eq!((killed, run.code), (true, None), "{verb}: {run:#?}");
+        let command = alone(&scratch, &["resume", "--json", "--spill", &scratch.text("spill")]);
+        let (run, events) = watched(&scratch, command, |_, _| {});
+        let summary = run.expect(0, &[]).json();
+        assert_eq!(summary["row_hash_in"], summary["row_hash_out"], "{verb}");
+        events.nothing_is_done_twice(stage);
+        assert!(files(&scratch.path("out")) == files(Path::new(&expected)), "{verb}");
+    }
+}
+
+#[test]
+fn a_node_that_is_killed_changes_nothing_of_what_becomes_of_a_table() {
+    for (verb, more, stage, _) in VERBS {
+        let cluster = Cluster::start("go-on");
+        let scratch = &cluster.scratch;
+        write_table(&scratch.path("table"));
+        let (input, expected, output) = (scratch.text("table"), scratch.text("expected"), scratch.text("out"));
+        support::with_own_spill(scratch, &arguments(verb, more, &input, &expected)).expect(0, &[]);
+        let mut killed = false;
+        let (run, _) = cluster.run(&arguments(verb, more, &input, &output), |events, _| {
+            if !killed && events.finished(stage) >= 2 {
+                cluster.kill("n3");
+                killed = true;
+            }
+        });
+        assert!(killed, "{verb}: the node died while work went on");
+        run.expect(0, &[]);
+        assert!(files(&scratch.path("out")) == files(Path::new(&expected)), "{verb}");
+        cluster.end();
+    }
+}
+
+#[test]
+fn records_are_shuffled_as_ever_and_options_of_tables_are_not_for_them() {
+    let scratch = Scratch::new();
+    let (input, ours, theirs) = (scratch.text("in"), scratch.text("ours"), scratch.text("theirs"));
+    exobus(&["generate", "--records", "20000", "--files", "2", &input]).expect(0, &[]);
+    let with = |verb: &str, output: &str| {
+        support::with_own_spill(&scratch, &[verb, &input, "--seed", "3", "--files", "4", "--output", output])
+            .expect(0, &[]);
+    };
+    with("shuffle", &ours);
+    with("random-shuffle", &theirs);
+    for part in 0..4 {
+        let read = |folder: &str| std::fs::read(Path::new(folder).join(format!("part-0000{part}"))).unwrap();
+        assert!(read(&ours) == read(&theirs));
+    }
+    let none = scratch.text("none");
+    exobus(&["shuffle", &input, "--seed", "3", "--output", &none, "--select", "key"])
+        .expect(2, &["--select", "records"]);
+    exobus(&["sort", &input, "--output", &none, "--format", "csv"]).expect(2, &["--format", "--key"]);
+}
+
+#[test]
+fn a_folder_of_tables_is_not_taken_for_records() {
+    let scratch = Scratch::new();
+    write_table(&scratch.path("table"));
+    let (input, output) = (scratch.text("table"), scratch.text("out"));
+    exobus(&["sort", &input, "--output", &output]).expect(2, &["a table is sorted by columns", "--key"]);
+}
