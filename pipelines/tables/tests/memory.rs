@@ -161,7 +161,7 @@ fn write_parquet(path: &Path, rows: usize, way: usize) -> Vec<u8> {
         .set_compression(codec)
         .set_writer_version(version)
         .set_dictionary_enabled(way < 6)
-        .set_data_page_row_count_limit(if way % 2 == 0 { 20_000 } else { 2_000 });
+        .set_data_page_row_count_limit(if way.is_multiple_of(2) { 20_000 } else { 2_000 });
     let batch = table(rows);
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
