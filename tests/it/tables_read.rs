@@ -4,7 +4,7 @@ use crate::support;
 
 use std::{fmt::Write as _, fs};
 
-use support::{Scratch, exobus, names};
+use support::{Scratch, cluster::Cluster, exobus, names};
 
 const ROWS: u64 = 20_000;
 
@@ -93,4 +93,23 @@ fn what_is_wrong_with_a_condition_or_a_selection_is_said_with_its_place() {
     sort(&["--select", "city"]).expect(2, &["key column id is not selected"]);
     exobus(&["sort", &input, "--output", &output, "--where", "id = 3"]).expect(2, &["--key COLUMN"]);
     assert!(!scratch.path("out").exists() || names(&scratch.path("out")).is_empty());
+}
+
+#[test]
+fn nodes_of_a_cluster_read_the_same_rows() {
+    let cluster = Cluster::start("go-on");
+    let scratch = &cluster.scratch;
+    let input = write_table(scratch);
+    let condition = "city in ('city 3', 'it''s') and price <= 40.5 or id is null";
+    let args = ["--key", "id:desc", "--where", condition, "--select", "price,id", "--partitions", "4"];
+    let alone = sorted(scratch, &input, "alone", &args);
+    let output = scratch.text("out");
+    let (run, _) = cluster.run(&[&["sort", &input, "--output", &output, "--json"], &args[..]].concat(), |_, _| {});
+    let summary = run.expect(0, &[]).json();
+    assert_eq!(summary["rows"], alone["rows"]);
+    for part in 0..4 {
+        let bytes = |folder: &str| fs::read(scratch.path(&format!("{folder}/part-0000{part}.parquet"))).unwrap();
+        assert!(bytes("alone") == bytes("out"), "part {part}");
+    }
+    cluster.end();
 }

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use exobus_files::{LocalFiles, Location};
+use exobus_tables::look::Look;
+use exobus_tables::reading::ReadOptions;
+use exobus_tables::semantics::KeyColumn;
 use exobus_tables::sinks::{ParquetOptions, ParquetSink};
 use exobus_tables::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions};
 use parquet::arrow::ArrowWriter;
@@ -123,6 +126,21 @@ fn unasked(path: &Path, bytes_max: i64) -> (Result<usize, SourceError>, i64) {
     (rows, UNASKED.get())
 }
 
+/// Reads the rows of a file that meet a condition, with their keys and hashes; most bytes that were taken and not granted meanwhile.
+fn unasked_by_condition(path: &Path, condition: &str, bytes_max: i64) -> (Result<u64, SourceError>, i64) {
+    let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(bytes_max));
+    let location: Location = path.into();
+    let status = location.open(exobus_files::Access::Cached).unwrap().status().unwrap();
+    let options = ReadOptions { filter: Some(condition.parse().unwrap()), ..ReadOptions::default() };
+    let look = Look::new(vec![(location, status)], options, budget);
+    begin();
+    let checked = look.check(&[KeyColumn::rising("name")]);
+    COUNTS.set(false);
+    let _ = std::panic::take_hook();
+    assert_eq!(GRANTED.get(), 0);
+    (checked.map(|checked| checked.rows), UNASKED.get())
+}
+
 /// Numbers, texts, and lists of texts.
 fn table(rows: usize) -> RecordBatch {
     let ids = Int64Array::from_iter_values((0..rows as i64).map(|id| id * 7919 % 100_003));
@@ -139,8 +157,11 @@ fn table(rows: usize) -> RecordBatch {
 fn write_parquet(path: &Path, rows: usize, way: usize) -> Vec<u8> {
     let codec = [Compression::SNAPPY, Compression::ZSTD(Default::default()), Compression::UNCOMPRESSED][way % 3];
     let version = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0][way / 3 % 2];
-    let properties =
-        WriterProperties::builder().set_compression(codec).set_writer_version(version).set_dictionary_enabled(way < 6);
+    let properties = WriterProperties::builder()
+        .set_compression(codec)
+        .set_writer_version(version)
+        .set_dictionary_enabled(way < 6)
+        .set_data_page_row_count_limit(if way.is_multiple_of(2) { 20_000 } else { 2_000 });
     let batch = table(rows);
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
@@ -183,6 +204,25 @@ fn what_reading_takes_was_granted() {
     let path = folder.path().join("t.csv.zst");
     std::fs::write(&path, zstd::bulk::compress(text.as_bytes(), 1).unwrap()).unwrap();
     check(&path, 200_000);
+}
+
+#[test]
+fn what_rows_take_that_meet_a_condition_was_granted() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in 0..12 {
+        let path = folder.path().join(format!("{way}.parquet"));
+        write_parquet(&path, 120_000, way);
+        for (condition, rows) in [
+            ("id is not null", 120_000),
+            ("id < 50000 or tags is null", 65_455),
+            ("name like 'name name %' and id between 100 and 3000", 2_698),
+            ("id < 0", 0),
+        ] {
+            let (read, unasked) = unasked_by_condition(&path, condition, 1 << 30);
+            assert_eq!(read.unwrap(), rows, "{condition}");
+            assert!(unasked <= UNASKED_MAX, "{way}, {condition}: {unasked} bytes were not granted");
+        }
+    }
 }
 
 #[test]
@@ -230,6 +270,8 @@ proptest! {
             bytes[at] ^= 1 << (random >> 17 & 7);
         }
         std::fs::write(&path, &bytes).unwrap();
+        let by_condition = unasked_by_condition(&path, "id > 50000 and name < 'name name n'", 32 << 20).1;
+        prop_assert!(by_condition <= UNASKED_MAX, "{} bytes were not granted to who looks for rows", by_condition);
         let (read, unasked) = unasked(&path, 32 << 20);
         prop_assert!(unasked <= UNASKED_MAX, "{} bytes were not granted; {:?}", unasked, read.map_err(|error| error.to_string()));
     }

@@ -65,12 +65,27 @@ impl Node {
         let rows = batch.num_rows();
         match self {
             Self::Constant(value) => Ok(Truth::constant(*value, rows)),
-            Self::And(all) => all
-                .iter()
-                .try_fold(Truth::constant(Some(true), rows), |truth, one| Ok(truth.and(&one.evaluate(batch)?))),
-            Self::Or(all) => all
-                .iter()
-                .try_fold(Truth::constant(Some(false), rows), |truth, one| Ok(truth.or(&one.evaluate(batch)?))),
+            Self::And(all) => {
+                let mut truth = Truth::constant(Some(true), rows);
+                for one in all {
+                    // What is false stays so.
+                    if truth.is_false.count_set_bits() == rows {
+                        break;
+                    }
+                    truth = truth.and(&one.evaluate(batch)?);
+                }
+                Ok(truth)
+            }
+            Self::Or(all) => {
+                let mut truth = Truth::constant(Some(false), rows);
+                for one in all {
+                    if truth.is_true.count_set_bits() == rows {
+                        break;
+                    }
+                    truth = truth.or(&one.evaluate(batch)?);
+                }
+                Ok(truth)
+            }
             Self::Not(of) => Ok(of.evaluate(batch)?.not()),
             Self::IsNull(column) => column.nulls(batch),
             Self::Among { column, set, or_null } => {

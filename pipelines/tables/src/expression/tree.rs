@@ -10,8 +10,8 @@ use super::{ExpressionError, parser};
 
 /// How deep conditions may lie in each other. A row of `and` or of `or` is one level, however long.
 pub const DEPTH_MAX: usize = 64;
-/// Most bytes of a text: it is told to each task.
-pub const TEXT_BYTES_MAX: usize = 256 << 10;
+/// Most bytes of a text: it is told to each task, and kept with it.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// Where in its text something begins, bytes from 0; conditions are the same wherever their parts stand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -271,12 +271,21 @@ impl Expression {
         columns
     }
 
-    /// The text that it was read from, or that it has; of what is too deep to be one, an error.
+    /// The text that it was read from, or that it has.
+    ///
+    /// # Errors
+    /// What was built is no condition that can be written: it is too deep or too long, or has a number or a time that is none.
     pub(super) fn checked_text(&self) -> Result<Arc<str>, ExpressionError> {
-        match &self.text {
-            Some(text) => Ok(text.clone()),
-            None if self.kind.is_too_deep(DEPTH_MAX) => Err(ExpressionError::new("", 0, parser::TOO_DEEP)),
-            None => Ok(self.to_string().into()),
+        if let Some(text) = &self.text {
+            return Ok(text.clone());
+        }
+        if self.kind.is_too_deep(DEPTH_MAX) {
+            return Err(ExpressionError::new("", 0, parser::TOO_DEEP));
+        }
+        let text = self.to_string();
+        match parser::parse(&text)? == self.kind {
+            true => Ok(text.into()),
+            false => Err(ExpressionError::new(&text, 0, "a number in it is written as something else")),
         }
     }
 }

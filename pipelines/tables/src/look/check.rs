@@ -10,6 +10,10 @@ use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, conformed, stored_schem
 use crate::sources::{Reservation, SourceError};
 use crate::{RowHasher, TableError};
 
+/// Bytes that hashes take: of each row, and of the elements of lists, some at a time.
+const HASH_BYTES: u64 = 32;
+const ELEMENT_HASHES_BYTES: u64 = 2 << 20;
+
 /// What [`Look::check`] has found.
 #[derive(Clone, Debug, Default)]
 pub struct CheckedTable {
@@ -71,12 +75,14 @@ impl Look {
             for split in source.splits()?.iter().filter(|split| !opened.left_out[split.index]) {
                 for rows in opened.file.read(split.index, states.get(split.index).copied())? {
                     let rows = rows?;
+                    let hashes = ELEMENT_HASHES_BYTES + HASH_BYTES * rows.batch.num_rows() as u64;
+                    let mut memory = Reservation::of(&self.budget, hashes)
+                        .map_err(|denied| self.denied(source, denied, "hashes"))?;
                     let batch = conformed(&rows.batch, &columns).map_err(here)?;
                     checked.row_hash += hasher.sum(&batch).map_err(here)?;
                     if let Some(encoder) = &encoder {
                         let bytes = encoder.bytes(&batch).map_err(here)?;
-                        let _memory = Reservation::of(&self.budget, bytes)
-                            .map_err(|denied| self.denied(source, denied, "keys"))?;
+                        memory.resize(bytes).map_err(|denied| self.denied(source, denied, "keys"))?;
                         let keys = encoder.encode(&batch).map_err(here)?;
                         for row in 0..keys.len() {
                             let key = keys.get(row);

@@ -156,12 +156,12 @@ impl TableFile {
         match kept.true_count() {
             0 => Ok(None),
             all if all == source.batch.num_rows() => Ok(Some(ReadRows::whole(given, source))),
-            _ => self.filtered(source, &given, &kept).map(Some),
+            _ => self.filtered(source, given, &kept).map(Some),
         }
     }
 
     /// Those rows of a batch, of these columns.
-    fn filtered(&self, source: SourceBatch, given: &RecordBatch, kept: &BooleanArray) -> Result<ReadRows, SourceError> {
+    fn filtered(&self, source: SourceBatch, given: RecordBatch, kept: &BooleanArray) -> Result<ReadRows, SourceError> {
         let file = || self.source.file().name().clone();
         let (rows, count) = (given.num_rows(), kept.true_count());
         let denied = |denied| {
@@ -171,14 +171,31 @@ impl TableFile {
         let failed = |error: ArrowError| SourceError::Table { file: file(), error: error.into() };
         // As much as all of them have, until it is known.
         let of_rows = |batch: &RecordBatch| value_bytes(batch, 0..batch.num_rows());
-        let mut memory = Reservation::of(&self.budget, of_rows(given)).map_err(denied)?;
-        let few = filter_record_batch(given, kept).map_err(failed)?;
+        let mut memory = Reservation::of(&self.budget, of_rows(&given)).map_err(denied)?;
+        let few = filter_record_batch(&given, kept).map_err(failed)?;
         // Texts of few rows are copied, so that not all of their pages stay in memory for them.
-        let is_copied = 2 * count < rows;
+        let is_copied = 2 * count < rows && given.columns().iter().all(|column| is_compacted(column.data_type()));
         let few = if is_copied { compacted(&few).map_err(failed)? } else { few };
         memory.resize(of_rows(&few)).map_err(denied)?;
+        // Before the memory that it has is given back.
+        drop(given);
         let _source = (!is_copied).then_some(source);
         Ok(ReadRows { batch: few, is_cut: false, _source, _memory: Some(memory) })
+    }
+}
+
+/// Whether rows that were taken, and [`compacted`], point to nothing but what they are.
+fn is_compacted(data_type: &DataType) -> bool {
+    let is_copied = |data_type: &DataType| match data_type {
+        DataType::Dictionary(..) | DataType::RunEndEncoded(..) => false,
+        DataType::Utf8View | DataType::BinaryView | DataType::ListView(_) | DataType::LargeListView(_) => false,
+        other => !other.is_nested(),
+    };
+    match data_type {
+        DataType::Utf8View | DataType::BinaryView => true,
+        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => is_copied(of.data_type()),
+        DataType::Struct(fields) => fields.iter().all(|field| is_copied(field.data_type())),
+        other => is_copied(other),
     }
 }
 

@@ -294,6 +294,16 @@ fn what_is_built_is_what_is_written() {
         assert_eq!(built.to_string(), written);
         assert_eq!(written.parse::<Expression>().unwrap(), built);
     }
+    // A number that is none does not become a part of the condition.
+    for (text, what) in [
+        ("1 or true", "written as something else"),
+        ("price", "written as something else"),
+        ("1)", "and, or, or the end"),
+    ] {
+        let built = col("price").gt(lit(Literal::Number(text.to_owned())));
+        let error = built.bind(&table().schema()).unwrap_err().to_string();
+        assert!(error.contains(what) && rmp_serde::to_vec(&built).is_err(), "{error}");
+    }
     // Places of errors are those in the text that it has.
     let error = col("pirce").gt(3).and(col("ctiy").eq("x")).bind(&table().schema()).unwrap_err();
     assert!(error.to_string().contains("character 1, at \"pirce > 3 and ctiy = 'x'\""), "{error}");
