@@ -27,10 +27,10 @@ class Column:
 
 
 class Table:
-    """Files that are one table. `schema`: what `--schema` has to say."""
+    """Files that are one table. `schema`: what `--schema` has to say; `refused`: the column for which they are none."""
 
     def __init__(self, rng, folder):
-        self.files, self.schema = [], None
+        self.files, self.schema, self.refused = [], None, None
         self.mode = rng.choices(["parquet", "duckdb", "text", "arrow", "mixed"], [40, 15, 15, 10, 20])[0]
         forms = {"mixed": ["parquet", "text", "arrow"]}.get(self.mode, [self.mode])
         infers = self.mode == "text" and rng.random() < 0.6
@@ -52,6 +52,12 @@ class Table:
                 arrays[column.name] = values.array(rng, of, rows, rng.choice([0, 0.1, 0.6, 1.0 if rng.random() < 0.2 else 0]))
             next_id += rows
             drafts.append((at, rng.choice(forms), pa.table(arrays)))
+        if self.mode in ("parquet", "arrow") and count > 1 and rng.random() < 0.2:
+            self.refused, types = "never one", values.misfits(rng)
+            rng.shuffle(both := list(types))
+            for place, of in zip(rng.sample(range(count), 2), both):
+                at, form, table = drafts[place]
+                drafts[place] = at, form, table.append_column(self.refused, values.array(rng, of, table.num_rows, 0.3))
         texts = [table for _, form, table in drafts if form == "text"]
         types = types_of_text(texts, infers) if texts else {}
         if texts and not infers:

@@ -27,10 +27,10 @@ class Oracle:
 
     def make(self, seed, folder):
         self.table = files.Table(random.Random(seed), folder)
-        types = self.table.unified()
+        types = {"id": pa.int64()} if self.table.refused else self.table.unified()
         rows = sum(file.truth.num_rows for file in self.table.files)
         keys = [path for name, of in types.items() for path in key_paths(name, of)]
-        return {"inputs": [file.path for file in self.table.files], "schema": self.table.schema, "rows": rows, "keys": keys,
+        return {"inputs": [file.path for file in self.table.files], "schema": self.table.schema, "rows": rows, "keys": keys, "refused": self.table.refused,
                 "mode": self.table.mode, "columns": {name: str(of) for name, of in types.items()}}
 
     def check(self, verb, output, **options):

@@ -15,6 +15,8 @@ pub struct Table {
     /// What `--schema` has to say.
     pub schema: Option<String>,
     pub rows: u64,
+    /// The column whose types in two files have none that holds both: there is no such table.
+    pub refused: Option<String>,
     /// Columns, and paths to fields of them, that can be keys.
     pub keys: Vec<String>,
     /// Which formats it has.

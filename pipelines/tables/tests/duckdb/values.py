@@ -53,6 +53,16 @@ def family(rng, nested=True):
     return [nested_type(rng, 2)] if nested else [pa.int64()]
 
 
+def misfits(rng):
+    """Two types that no type holds both of."""
+    return rng.choice([
+        (pa.int64(), pa.float64()), (pa.uint64(), pa.int8()), (pa.bool_(), pa.int32()), (pa.string(), pa.binary()),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")), (pa.date32(), pa.timestamp("ms")), (pa.decimal128(10, 2), pa.float64()),
+        (pa.string(), pa.int16()), (pa.list_(pa.int64()), pa.list_(pa.float64())), (pa.list_(pa.int64()), pa.int64()),
+        (pa.struct([("a", pa.string())]), pa.struct([("a", pa.int8())])), (pa.decimal128(38, 0), pa.decimal256(76, 76)),
+    ])
+
+
 def inner_type(rng, depth):
     if depth > 0 and rng.random() < 0.3:
         return nested_type(rng, depth - 1)

@@ -16,6 +16,7 @@ mod intervals;
 mod page_header;
 mod page_index;
 mod pages;
+mod reading;
 mod rows;
 mod statistics;
 mod thrift;
@@ -24,14 +25,10 @@ mod types;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::RecordBatchReader;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
-use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::ParquetMetaData;
 
 pub(crate) use self::page_index::PageStatistics;
 use self::rows::RowGroupRows;
@@ -39,16 +36,14 @@ pub use self::statistics::RowGroupStatistics;
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
 use crate::guard::guarded;
-use crate::plain::{check_supported, plain_field, plain_type};
 
 /// A file of which the footer was read.
 pub struct ParquetFile {
     file: InputFile,
     metadata: ParquetMetaData,
     footer_begin: u64,
-    schema: SchemaRef,
-    /// How the library decodes each column of the table.
-    levels: Vec<FieldLevels>,
+    /// How its columns are read.
+    reading: Arc<reading::Reading>,
     /// For the metadata.
     _memory: Reservation,
 }
@@ -60,35 +55,8 @@ impl ParquetFile {
     /// What is wrong with the file, with its place; memory that was denied.
     pub fn open(file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
         let footer::Footer { metadata, begin, memory } = footer::read(&file, budget)?;
-        let damaged = |what| SourceError::Damaged { file: file.name().clone(), place: Place::Footer, what };
-        let parquet = metadata.file_metadata().schema_descr();
-        let wanted = types::schema(metadata.file_metadata()).map_err(damaged)?;
-        let decoded = types::decoded(wanted.fields());
-        let mut fields = Vec::with_capacity(decoded.len());
-        let mut levels = Vec::with_capacity(decoded.len());
-        for (root, field) in wanted.fields().iter().enumerate() {
-            let with = |hint| {
-                let levels = guarded(|| -> Result<_, ParquetError> {
-                    let levels = parquet_to_arrow_field_levels(parquet, ProjectionMask::roots(parquet, [root]), hint)?;
-                    let reader =
-                        ParquetRecordBatchReader::try_new_with_row_groups(&levels, &NoPages(&metadata), 1, None)?;
-                    Ok((reader.schema().fields().first().cloned(), levels))
-                });
-                match levels.map_err(damaged)? {
-                    (Some(field), levels) => Ok((field, levels)),
-                    (None, _) => Err(damaged(format!("column {} has nothing in it", field.name()))),
-                }
-            };
-            let (mut read, mut of_root) = with(Some(&decoded))?;
-            if plain_type(read.data_type()) != *field.data_type() {
-                (read, of_root) = with(None)?;
-            }
-            fields.push(plain_field(&Arc::new(read.as_ref().clone().with_metadata(field.metadata().clone()))));
-            levels.push(of_root);
-        }
-        let schema = Arc::new(Schema::new_with_metadata(fields, wanted.metadata().clone()));
-        check_supported(schema.fields()).map_err(|error| SourceError::Table { file: file.name().clone(), error })?;
-        Ok(Self { file, metadata, footer_begin: begin, schema, levels, _memory: memory })
+        let reading = reading::Reading::of(&file, &metadata)?;
+        Ok(Self { file, metadata, footer_begin: begin, reading, _memory: memory })
     }
 
     /// The file.
@@ -98,7 +66,7 @@ impl ParquetFile {
 
     /// Names and plain types of its columns, and its metadata.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        &self.reading.schema
     }
 
     /// What the footer says, as the library has it: nobody vouches for it.
@@ -147,7 +115,7 @@ impl ParquetFile {
         columns: Option<&[usize]>,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<impl Iterator<Item = Result<SourceBatch, SourceError>> + Send + use<>, SourceError> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let all: Vec<usize> = (0..self.reading.schema.fields().len()).collect();
         RowGroupRows::new(self, split, (columns.unwrap_or(&all), None), budget)
     }
 
@@ -160,39 +128,6 @@ impl ParquetFile {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<impl Iterator<Item = Result<SourceBatch, SourceError>> + Send + use<>, SourceError> {
         RowGroupRows::new(self, split, (columns, Some(ranges)), budget)
-    }
-}
-
-/// A row group without pages, of which the library makes a reader that says which types it would give.
-struct NoPages<'a>(&'a ParquetMetaData);
-
-struct Nothing;
-
-impl Iterator for Nothing {
-    type Item = Result<Box<dyn PageReader>, ParquetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        None
-    }
-}
-
-impl PageIterator for Nothing {}
-
-impl RowGroups for NoPages<'_> {
-    fn num_rows(&self) -> usize {
-        0
-    }
-
-    fn column_chunks(&self, _: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        Ok(Box::new(Nothing))
-    }
-
-    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(std::iter::empty())
-    }
-
-    fn metadata(&self) -> &ParquetMetaData {
-        self.0
     }
 }
 

@@ -639,3 +639,23 @@ fn decimals_in_a_dictionary_are_no_longer_than_decimals_are() {
     let error = read(write(&[0; 100_000]), &budget(64 << 20).1).unwrap_err();
     assert!(error.to_string().contains("a decimal of 100000 bytes"), "{error}");
 }
+
+#[test]
+fn each_file_is_read_as_its_own_schema_and_notes_say_whichever_was_before() {
+    let of = |zone: &str| DataType::Timestamp(TimeUnit::Microsecond, Some(zone.into()));
+    let file = |name: &str, zone: &str| {
+        let times = arrow_array::TimestampMicrosecondArray::from(vec![1]).with_timezone(zone);
+        let batch = RecordBatch::try_from_iter([(name, Arc::new(times) as arrow_array::ArrayRef)]).unwrap();
+        write(&batch, WriterProperties::builder().build())
+    };
+    let files = [("a", "UTC"), ("a", "+02:00"), ("b", "+02:00")].map(|(name, zone)| (name, zone, file(name, zone)));
+    let (_, budget) = budget(1 << 20);
+    for at in [0, 0, 1, 2, 2, 1, 0] {
+        let (name, zone, bytes) = &files[at];
+        let opened = open(bytes.clone(), &budget).unwrap();
+        let field = opened.schema().field(0);
+        assert_eq!((field.name().as_str(), field.data_type()), (*name, &of(zone)));
+        let rows = opened.read(0, None, &budget).unwrap().next().unwrap().unwrap();
+        assert_eq!(rows.batch.column(0).data_type(), &of(zone));
+    }
+}
