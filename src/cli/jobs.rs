@@ -222,8 +222,8 @@ pub struct ExplainArgs {
 /// Jobs that can be explained.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ExplainWhat {
-    /// A sort; nothing but the sizes of the input is read
-    Sort(ExplainFilesArgs),
+    /// A sort; nothing but the sizes of the input is read, of tables what their files say of themselves
+    Sort(ExplainSortArgs),
     /// A word count; some small pieces of the input are mapped to see how much is left of it
     Wordcount(ExplainFilesArgs),
     /// An aggregation; files are read once, to see where records begin, and some small pieces of them are mapped
@@ -232,7 +232,7 @@ pub enum ExplainWhat {
     RandomShuffle(ExplainFilesArgs),
 }
 
-/// `exobus explain sort`, and others that take nothing but files
+/// `exobus explain` of jobs that take nothing but files
 #[derive(Debug, Clone, Args)]
 pub struct ExplainFilesArgs {
     /// What the job would be given: files, or folders of them
@@ -241,6 +241,23 @@ pub struct ExplainFilesArgs {
     /// Where it would run
     #[command(flatten)]
     pub setup: SetupArgs,
+}
+
+/// `exobus explain sort`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainSortArgs {
+    /// Columns that a table would be sorted by
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
+    pub key: Vec<KeyColumn>,
+    /// How a table would be read
+    #[command(flatten)]
+    pub read: TableReadArgs,
+    /// How it would be written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// Files, and where it would run
+    #[command(flatten)]
+    pub files: ExplainFilesArgs,
 }
 
 /// `exobus explain aggregate`

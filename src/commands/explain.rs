@@ -10,10 +10,14 @@ use exobus_shuffle::{
     keyed::{self, Registered},
     strategies::auto::{Estimate, Explained},
 };
+use exobus_tables::jobs::{
+    Rewrite,
+    sort::{self as table, SortTable},
+};
 
 use super::{generate::failure as file_failure, session::Session};
 use crate::{
-    cli::{ExplainArgs, ExplainFilesArgs, ExplainWhat},
+    cli::{ExplainArgs, ExplainFilesArgs, ExplainSortArgs, ExplainWhat},
     exit::{Exit, Failure, OrExit},
     report::{bytes, count},
 };
@@ -21,7 +25,8 @@ use crate::{
 /// Prints it.
 pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     let (files, explained) = match &args.what {
-        ExplainWhat::Sort(files) => (files, explain_sort(files)?),
+        ExplainWhat::Sort(args) if args.key.is_empty() => (&args.files, explain_sort(&args.files)?),
+        ExplainWhat::Sort(args) => (&args.files, explain_table(args)?),
         ExplainWhat::Wordcount(files) => (files, explain_keyed(files, list_files, WordCount {})?),
         ExplainWhat::Aggregate(args) => (&args.files, explain_keyed(&args.files, list_files, args.columns.job()?)?),
         // Which order it is changes nothing about the work.
@@ -41,6 +46,16 @@ fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
     let (partitions, partial) = (args.setup.partitions, args.setup.partial);
     let params = sort::ExplainParams { inputs: inputs(&session, args, list_inputs)?, partitions, partial };
     Ok(session.run("sort.explain", None, params, async |futures, params| sort::explain(futures, params).await)?.report)
+}
+
+fn explain_table(args: &ExplainSortArgs) -> Result<Explained, Failure> {
+    let session = Session::without_views(&args.files.setup)?;
+    let (partitions, partial) = (args.files.setup.partitions, args.files.setup.partial);
+    let (reading, writing) = (args.read.options(), args.write.options(partitions, None));
+    let table = Rewrite::new(inputs(&session, &args.files, list_files)?, PathBuf::new());
+    let params = SortTable { table: Rewrite { reading, writing, partial, ..table }, key: args.key.clone() };
+    let program = async |futures, params| table::explain(futures, params).await;
+    Ok(session.run("table.explain", None, params, program)?.report)
 }
 
 fn explain_keyed<J: Registered>(

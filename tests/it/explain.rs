@@ -17,7 +17,7 @@ fn explained_and_run(
     let shared = [shared, &["--json", "--memory", "64MiB", "--executors", "2", "--spill", &spill]].concat();
     let explained = exobus(&[&["explain", job, input], &shared[..]].concat());
     explained.expect(0, &[]);
-    let output = scratch.text(&format!("out-{job}"));
+    let output = tempfile::tempdir_in(scratch.root()).unwrap().keep().display().to_string();
     let seed: &[&str] = if job == "random-shuffle" { &["--seed", "1"] } else { &[] };
     let run = exobus(&[&[job, input, "--output", &output], seed, &shared].concat());
     run.expect(0, &[]);
@@ -32,12 +32,15 @@ fn what_is_explained_is_what_is_done() {
     let rows = |row: &dyn Fn(u32) -> String| (0..150_000).map(row).collect::<String>();
     fs::write(scratch.path("words"), rows(&|row| format!("word{} and ", row % 50_000))).unwrap();
     fs::write(scratch.path("table"), rows(&|row| format!("{},key{}\n", row % 1000, row % 50_000))).unwrap();
-    let (words, table) = (scratch.text("words"), scratch.text("table"));
+    let numbers = rows(&|row| format!("{row},word{}\n", row % 50_000));
+    fs::write(scratch.path("words.csv"), format!("id,word\n{numbers}")).unwrap();
+    let (words, table, csv) = (scratch.text("words"), scratch.text("table"), scratch.text("words.csv"));
     for (job, input, args) in [
         ("sort", &records, &[][..]),
         ("random-shuffle", &records, &["--partitions", "300"]),
         ("wordcount", &words, &["--partitions", "300"]),
         ("aggregate", &table, &["--key", "2", "--value", "1"]),
+        ("sort", &csv, &["--key", "word", "--file-bytes", "200kB"]),
     ] {
         let (explained, ran) = explained_and_run(&scratch, job, input, args);
         let case = format!("{job}: {explained}\n{ran}");

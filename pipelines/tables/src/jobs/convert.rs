@@ -177,7 +177,7 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
     Ok(Rewritten {
         rows_read: written.rows,
         rows: written.rows,
-        input_bytes: described.files.iter().map(|file| file.status.bytes).sum(),
+        input_bytes: described.input_bytes(),
         output_bytes: written.bytes,
         row_hash_in: written.row_hash,
         row_hash_out: written.row_hash,

@@ -267,6 +267,11 @@ impl Described {
         read.map(|(before, (file, split))| Piece::new(file, split, before))
     }
 
+    /// Bytes of its files.
+    pub(super) fn input_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.status.bytes).sum()
+    }
+
     /// Bytes of all its rows in memory, as far as its files say.
     pub(super) fn value_bytes(&self) -> u64 {
         self.splits().map(|split| split.value_bytes).sum()

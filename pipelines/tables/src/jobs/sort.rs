@@ -9,6 +9,7 @@ use exobus_actors::ids::JobId;
 use exobus_actors::program;
 use exobus_actors::task::JobError;
 use exobus_shuffle::jobs::outputs;
+use exobus_shuffle::strategies::auto::Explained;
 use serde::{Deserialize, Serialize};
 
 use super::rewrite::{self, Arrangement, Rewrite, Rewritten};
@@ -32,9 +33,18 @@ fn give_back(job: JobId, params: SortTable) {
 /// # Errors
 /// Files that are no table, or not one; a column that is not there; too little memory; a full disk; a folder that cannot be used; rows that got lost: each names the file, column or
 /// edge.
-#[program(name = "table.sort", version = 2, give_back = give_back)]
+#[program(name = "table.sort", version = 1, give_back = give_back)]
 pub async fn sort(futures: Futures, params: SortTable) -> Result<Rewritten, JobError> {
     rewrite::run(futures, "table.sort", params.table, Arrangement::by_key(params.key)).await
+}
+
+/// Says what a sort of a table would do, from what its files say of themselves: the output is not looked at, and nothing is read.
+///
+/// # Errors
+/// As of [`sort`].
+#[program(name = "table.explain", version = 1)]
+pub async fn explain(futures: Futures, params: SortTable) -> Result<Explained, JobError> {
+    rewrite::explain(&futures, &params.table, &Arrangement::by_key(params.key)).await
 }
 
 impl SortTable {

@@ -26,7 +26,7 @@ use exobus_shuffle::Strategy;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::arrangement::{Arrangement, place_hash};
-pub(super) use self::program::run;
+pub(super) use self::program::{explain, run};
 use super::WriteOptions;
 use crate::reading::ReadOptions;
 

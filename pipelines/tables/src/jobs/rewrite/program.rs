@@ -7,7 +7,7 @@ use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_files::part_name;
 use exobus_shuffle::jobs::outputs;
-use exobus_shuffle::strategies::auto;
+use exobus_shuffle::strategies::auto::{self, Explained};
 use exobus_shuffle::{Job, Plan, Sizes};
 use exobus_store::Align;
 
@@ -93,6 +93,48 @@ impl Rewriting {
     }
 }
 
+/// How a job is done.
+struct Planned {
+    described: Described,
+    sizes: Sizes,
+    about: FileAbout,
+    maps: Vec<Vec<Piece>>,
+    plan: Plan,
+}
+
+impl Planned {
+    /// Looks at the table, and refuses one for which there is too little memory.
+    async fn of(futures: &Futures, rewrite: &Rewrite, arrangement: &Arrangement) -> Result<Self, JobError> {
+        let mut described = Described::of(futures, rewrite, &arrangement.columns()).await?;
+        let is_of_rows = arrangement.seed().is_some() || matches!(rewrite.writing.file_size, FileSize::Rows(_));
+        if described.rows().is_none() && is_of_rows {
+            count(futures, &mut described).await?;
+        }
+        let value_bytes = described.value_bytes();
+        let sizes = Sizes::of(&futures.nodes(), value_bytes);
+        let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
+        let files = rewrite.writing.file_size.files(value_bytes, rows);
+        let about = FileAbout { bytes: value_bytes / files, rows: rows.div_ceil(files) };
+        check_memory(&described, &rewrite.writing, sizes, about)?;
+        let maps = maps(&described, sizes);
+        let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
+        let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
+        let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
+        Ok(Self { described, sizes, about, maps, plan })
+    }
+}
+
+/// Says how it would be done; the table is looked at and not read.
+pub(in crate::jobs) async fn explain(
+    futures: &Futures,
+    rewrite: &Rewrite,
+    arrangement: &Arrangement,
+) -> Result<Explained, JobError> {
+    let Planned { described, sizes, maps, plan, .. } = Planned::of(futures, rewrite, arrangement).await?;
+    let (input_bytes, maps) = (described.input_bytes(), maps.len());
+    Ok(Explained { input_bytes, sizes, maps: maps as u64, plan, estimates: auto::estimates(sizes, maps, &plan) })
+}
+
 /// Puts the rows of a table in another order.
 pub(in crate::jobs) async fn run(
     futures: Futures,
@@ -100,23 +142,9 @@ pub(in crate::jobs) async fn run(
     rewrite: Rewrite,
     arrangement: Arrangement,
 ) -> Result<Rewritten, JobError> {
-    let mut described = Described::of(&futures, &rewrite, &arrangement.columns()).await?;
-    if described.rows().is_none()
-        && (arrangement.seed().is_some() || matches!(rewrite.writing.file_size, FileSize::Rows(_)))
-    {
-        count(&futures, &mut described).await?;
-    }
-    let (value_bytes, rows, writing) = (described.value_bytes(), described.rows(), rewrite.writing);
-    let sizes = Sizes::of(&futures.nodes(), value_bytes);
-    let rows_about: u64 = described.splits().map(|split| split.rows_about()).sum();
-    let files = writing.file_size.files(value_bytes, rows_about);
-    let about = FileAbout { bytes: value_bytes / files, rows: rows_about.div_ceil(files) };
-    check_memory(&described, &writing, sizes, about)?;
+    let Planned { described, sizes, about, maps, plan } = Planned::of(&futures, &rewrite, &arrangement).await?;
+    let (value_bytes, rows, partitions) = (described.value_bytes(), described.rows(), plan.partitions);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
-    let maps = maps(&described, sizes);
-    let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
-    let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
-    let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
     let strategy = rewrite.strategy.unwrap_or_else(|| auto::choose(sizes, maps.len(), &plan));
     futures.plan_stage(&format!("{name}.map"), maps.len() as u64, value_bytes)?;
     futures.plan_stage(&format!("{name}.reduce"), u64::from(partitions), value_bytes)?;
@@ -124,12 +152,12 @@ pub(in crate::jobs) async fn run(
     let layout = futures.put(&described.layout)?;
     let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
     let cuts = cuts(&futures, &described, &arrangement, &layout, partitions).await?;
-    let input_bytes = described.files.iter().map(|file| file.status.bytes).sum();
+    let input_bytes = described.input_bytes();
     let file = FileParams {
         directory: rewrite.output.clone(),
         name: String::new(),
         format: described.format,
-        options: writing,
+        options: rewrite.writing,
         sorted_by: arrangement.key().unwrap_or_default().to_vec(),
         buffer_bytes: plan.output_buffer_bytes,
     };

@@ -27,7 +27,6 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
-use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 
 pub(crate) use self::page_index::PageStatistics;
@@ -35,7 +34,6 @@ use self::rows::RowGroupRows;
 pub use self::statistics::RowGroupStatistics;
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
-use crate::guard::guarded;
 
 /// A file of which the footer was read.
 pub struct ParquetFile {
