@@ -70,4 +70,5 @@ targets! {
     scheduler host client owner node merger results result_request membership answers post_item joblog executor
     transfer_server transfer_client transfer_directory
     spill_footer index_entry config units claim manifest table_layout table_part table_sums
+    table_condition
 }
