@@ -7,8 +7,8 @@ use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_files::part_name;
 use exobus_shuffle::jobs::outputs;
-use exobus_shuffle::strategies::auto::{self, Explained};
-use exobus_shuffle::{Job, Plan, Sizes};
+use exobus_shuffle::strategies::auto::{self, Estimate, Explained};
+use exobus_shuffle::{Job, Plan, Sizes, Strategy};
 use exobus_store::Align;
 
 use super::arrangement::Arrangement;
@@ -122,7 +122,22 @@ impl Planned {
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
         Ok(Self { described, sizes, about, maps, plan })
     }
+
+    /// What each strategy would do, the one first that is taken unless another one is told.
+    fn estimates(&self) -> Vec<Estimate> {
+        let (maps, partitions) = (self.maps.len() as u64, u64::from(self.plan.partitions));
+        let mut estimates = auto::estimates(self.sizes, self.maps.len(), &self.plan);
+        let are_small = self.plan.chunk_bytes / partitions < PART_BYTES_MIN;
+        if are_small && maps * partitions >= PARTS_MANY {
+            estimates.sort_by_key(|estimate| estimate.strategy != Strategy::TwoStage);
+        }
+        estimates
+    }
 }
+
+/// Where there are many parts, and they are smaller on average, they are merged in rounds: each is a message at least, whose header says something of each column.
+const PART_BYTES_MIN: u64 = 16 << 10;
+const PARTS_MANY: u64 = 4096;
 
 /// Says how it would be done; the table is looked at and not read.
 pub(in crate::jobs) async fn explain(
@@ -130,9 +145,10 @@ pub(in crate::jobs) async fn explain(
     rewrite: &Rewrite,
     arrangement: &Arrangement,
 ) -> Result<Explained, JobError> {
-    let Planned { described, sizes, maps, plan, .. } = Planned::of(futures, rewrite, arrangement).await?;
-    let (input_bytes, maps) = (described.input_bytes(), maps.len());
-    Ok(Explained { input_bytes, sizes, maps: maps as u64, plan, estimates: auto::estimates(sizes, maps, &plan) })
+    let planned = Planned::of(futures, rewrite, arrangement).await?;
+    let (input_bytes, estimates) = (planned.described.input_bytes(), planned.estimates());
+    let Planned { sizes, maps, plan, .. } = planned;
+    Ok(Explained { input_bytes, sizes, maps: maps.len() as u64, plan, estimates })
 }
 
 /// Puts the rows of a table in another order.
@@ -142,10 +158,11 @@ pub(in crate::jobs) async fn run(
     rewrite: Rewrite,
     arrangement: Arrangement,
 ) -> Result<Rewritten, JobError> {
-    let Planned { described, sizes, about, maps, plan } = Planned::of(&futures, &rewrite, &arrangement).await?;
+    let planned = Planned::of(&futures, &rewrite, &arrangement).await?;
+    let strategy = rewrite.strategy.unwrap_or_else(|| planned.estimates()[0].strategy);
+    let Planned { described, about, maps, plan, .. } = planned;
     let (value_bytes, rows, partitions) = (described.value_bytes(), described.rows(), plan.partitions);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
-    let strategy = rewrite.strategy.unwrap_or_else(|| auto::choose(sizes, maps.len(), &plan));
     futures.plan_stage(&format!("{name}.map"), maps.len() as u64, value_bytes)?;
     futures.plan_stage(&format!("{name}.reduce"), u64::from(partitions), value_bytes)?;
 
@@ -227,5 +244,24 @@ impl Ended {
             read.rows, read.row_hash, written.rows, written.row_hash, dropped.rows, dropped.row_hash
         );
         Err(JobError::Conservation { edge: "input -> output".to_owned(), detail })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_small_parts_are_merged_in_rounds_and_few_are_not() {
+        let strategy = |input_bytes: u64, maps: usize, partitions| {
+            let sizes = Sizes { input_bytes, nodes: 1, executors_per_node: 2, memory_bytes: 64 << 30 };
+            let plan = Plan::of_chunks(sizes, Some(partitions), input_bytes / maps as u64).unwrap();
+            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0 });
+            let planned = Planned { described, sizes, about, maps: vec![Vec::new(); maps], plan };
+            planned.estimates()[0].strategy
+        };
+        assert_eq!(strategy(1 << 30, 1000, 1000), Strategy::TwoStage);
+        assert_eq!(strategy(1 << 30, 100, 10), Strategy::Simple);
+        assert_eq!(strategy(1 << 20, 10, 100), Strategy::Simple);
     }
 }
