@@ -136,7 +136,13 @@ impl<W: Write + Send> ParquetSink<W> {
 
     /// Opens the file as the rows that wait say, and writes them.
     fn open(&mut self) -> Result<(), SinkError> {
-        let File::Begun(begun) = std::mem::replace(&mut self.file, File::Failed) else { return Ok(()) };
+        let begun = match std::mem::replace(&mut self.file, File::Failed) {
+            File::Begun(begun) => begun,
+            other => {
+                self.file = other;
+                return Ok(());
+            }
+        };
         let Begun { write, mut properties, rows } = *begun;
         for path in of_many_values(&self.schema, &rows)? {
             properties = properties.set_column_dictionary_enabled(path, false);
