@@ -118,7 +118,7 @@ fn a_sort_of_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
     command.args(["--memory", "128MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
     let mut killed = false;
     let (run, _) = watched(&scratch, command, |events, pid| {
-        if !killed && events.finished("table.sort.reduce") >= 4 {
+        if !killed && events.finished("table.reduce") >= 4 {
             kill_process(pid, Signal::KILL).unwrap();
             killed = true;
         }
@@ -128,7 +128,7 @@ fn a_sort_of_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
     let (run, events) = watched(&scratch, command, |_, _| {});
     let summary = run.expect(0, &[]).json();
     assert_eq!((&summary["rows"], &summary["row_hash_in"]), (&ROWS.into(), &summary["row_hash_out"]));
-    events.nothing_is_done_twice("table.sort.reduce");
+    events.nothing_is_done_twice("table.reduce");
     assert!(files(&scratch.path("out")) == expected);
 }
 
@@ -143,7 +143,7 @@ fn a_node_that_is_killed_changes_nothing_of_the_files_of_a_sorted_table() {
         ["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12", "--format", "parquet", "--json"];
     let mut killed = false;
     let (run, _) = cluster.run(&args, |events, _| {
-        if !killed && events.finished("table.sort.reduce") >= 2 {
+        if !killed && events.finished("table.reduce") >= 2 {
             cluster.kill("n3");
             killed = true;
         }

@@ -11,7 +11,20 @@ use crate::tables_read::write_table;
 /// The table as Parquet, sorted by its numbers, in row groups of 500 rows.
 fn sorted(scratch: &Scratch) -> String {
     let (input, output) = (write_table(scratch), scratch.text("sorted"));
-    let args = ["sort", &input, "--output", &output, "--key", "id", "--row-group-rows", "500", "--partitions", "3"];
+    let args = [
+        "sort",
+        &input,
+        "--output",
+        &output,
+        "--key",
+        "id",
+        "--row-group-rows",
+        "500",
+        "--files",
+        "3",
+        "--format",
+        "parquet",
+    ];
     support::with_own_spill(scratch, &args).expect(0, &[]);
     output
 }

@@ -26,7 +26,7 @@ pub(super) fn write_table(scratch: &Scratch) -> String {
 /// Rows and hash of what a sort has read.
 fn sorted(scratch: &Scratch, input: &str, output: &str, more: &[&str]) -> serde_json::Value {
     let output = scratch.text(output);
-    let args = ["sort", input, "--output", &output, "--json"];
+    let args = ["sort", input, "--output", &output, "--format", "parquet", "--json"];
     let summary = support::with_own_spill(scratch, &[&args[..], more].concat()).expect(0, &[]).json();
     assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);
     summary
@@ -81,7 +81,7 @@ fn what_is_wrong_with_a_condition_or_a_selection_is_said_with_its_place() {
     let scratch = Scratch::new();
     let (input, output) = (write_table(&scratch), scratch.text("out"));
     let sort = |more: &[&str]| {
-        let args = ["sort", &input, "--output", &output, "--key", "id"];
+        let args = ["sort", &input, "--output", &output, "--format", "parquet", "--key", "id"];
         exobus(&[&args[..], more].concat())
     };
     sort(&["--where", "price >"]).expect(2, &["--where, character 8", "a column or a value belongs here"]);
@@ -104,7 +104,8 @@ fn nodes_of_a_cluster_read_the_same_rows() {
     let args = ["--key", "id:desc", "--where", condition, "--select", "price,id", "--partitions", "4"];
     let alone = sorted(scratch, &input, "alone", &args);
     let output = scratch.text("out");
-    let (run, _) = cluster.run(&[&["sort", &input, "--output", &output, "--json"], &args[..]].concat(), |_, _| {});
+    let (run, _) = cluster
+        .run(&[&["sort", &input, "--output", &output, "--format", "parquet", "--json"], &args[..]].concat(), |_, _| {});
     let summary = run.expect(0, &[]).json();
     assert_eq!(summary["rows"], alone["rows"]);
     for part in 0..4 {

@@ -13,8 +13,8 @@ use crate::tables::{ROWS, alone, files, write_table};
 
 /// The commands, what each is told besides, the stage whose tasks write its files, and how many rows of the table stay.
 const VERBS: [(&str, &[&str], &str, u64); 3] = [
-    ("shuffle", &["--seed", "7"], "table.shuffle.reduce", ROWS),
-    ("dedupe", &["--key", "city,ts", "--keep", "last", "--order-by", "id"], "table.dedupe.reduce", DISTINCT),
+    ("shuffle", &["--seed", "7"], "table.reduce", ROWS),
+    ("dedupe", &["--key", "city,ts", "--keep", "last", "--order-by", "id"], "table.reduce", DISTINCT),
     ("convert", &[], "table.convert", ROWS),
 ];
 /// Keys of the table: cities, or none, with each of the times.

@@ -1,8 +1,29 @@
 //! The border to decoders of libraries.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    /// Whether a panic of this thread is caught here.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sees to it that nothing is printed of panics that are caught here: the error says what they do, and that the file is damaged. Of all others as much is printed as
+/// before.
+fn print_no_guarded_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+}
 
 /// Runs a library on bytes that nobody vouches for. Decoders check most of what they read, and assert the rest (`parquet` 59.3: levels that do not end with
 /// their page, lengths that are not multiples, delta blocks that end early; `arrow-ipc` 59.3: types of a schema that there are not); an assertion that fails there says that the
@@ -10,7 +31,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// What ran is not used again by the callers after an error, so nothing sees a state that was left halfway.
 pub(crate) fn guarded<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(run)) {
+    print_no_guarded_panics();
+    let outer = IS_GUARDED.replace(true);
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    IS_GUARDED.set(outer);
+    match ran {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(text(&error.to_string())),
         Err(panic) => Err(format!("its decoder gave up ({})", said(panic.as_ref()))),

@@ -102,6 +102,21 @@ fn parquet_that_is_cut_garbled_or_encrypted_is_told_by_its_place() {
     }
 }
 
+/// What a library asserts of a page is not printed as a panic: it is the file that is damaged.
+#[test]
+fn a_page_whose_dictionary_is_missing_is_damaged_and_nothing_panics() {
+    let scratch = Scratch::new();
+    let mut bytes = written();
+    // Field 1 of the header of a page of data: 1000 values. Field 2: its encoding, plain, which becomes one of a dictionary.
+    let plain = [0x15, 0xd0, 0x0f, 0x15, 0];
+    let pages: Vec<usize> = (0..bytes.len() - 5).filter(|at| bytes[*at..*at + 5] == plain).collect();
+    assert_eq!(pages.len(), 6, "a page for each column of each row group");
+    bytes[pages[3] + 4] = 8 << 1;
+    fs::write(scratch.path("t.parquet"), bytes).unwrap();
+    let texts = ["t.parquet is damaged at row group 1, column name", "dict"];
+    refused(&scratch, "t.parquet", &[], 1, &texts);
+}
+
 #[test]
 fn a_page_that_inflates_beyond_what_its_header_says_is_damaged() {
     let scratch = Scratch::new();

@@ -13,7 +13,7 @@ use serde_bytes::ByteBuf;
 
 use super::budget::{TaskBudget, of_table};
 use super::described::{Described, DescribedSplit, LOOK_BYTES};
-use super::rewrite::place_hash;
+use super::rewrite::{MixedSeed, place_hash};
 use super::table::{Piece, first_place};
 use crate::reading::{Reading, TableReader};
 
@@ -98,12 +98,18 @@ impl Counted {
     }
 }
 
-/// What `rank` is told: hashes of rows of these splits that begin with some bits are counted by the bits behind them.
+/// What `rank` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct RankParams {
     /// The number of each split and its rows.
     splits: Vec<(u32, u64)>,
     seed: u64,
+    asked: Asked,
+}
+
+/// Hashes that begin with some bits are counted by the bits behind them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Asked {
     /// First bits of hashes, `bits` of each, rising.
     prefixes: Vec<u64>,
     bits: u32,
@@ -124,24 +130,46 @@ const BITS_MAX: u32 = 16;
 /// Counts, four bytes for each prefix and each number behind it; or hashes, sixteen bytes each.
 #[task(name = "table.rank", deterministic = true)]
 fn rank(context: &mut TaskContext<'_>, params: RankParams) -> Result<ByteBuf, TaskError> {
-    let RankParams { splits, seed, prefixes, bits, more } = params;
-    let mut counts = vec![0_u32; if more > 0 { prefixes.len() << more } else { 0 }];
-    let mut hashes = Vec::new();
+    let RankParams { splits, seed, asked } = params;
+    let mut answer = Answer::new(&asked);
+    let mixed = MixedSeed::new(seed);
     for (before, rows) in splits {
         for row in 0..rows {
             if row % ROWS_PER_LOOK == 0 {
                 context.check_cancelled()?;
             }
-            let hash = place_hash(seed, first_place(before) + row);
-            let Ok(at) = prefixes.binary_search(&first_bits(hash, bits)) else { continue };
-            match more {
-                0 => hashes.extend_from_slice(&hash.to_be_bytes()),
-                _ => counts[at << more | first_bits(hash << bits, more) as usize] += 1,
-            }
+            answer.add(place_hash(mixed, first_place(before) + row));
         }
     }
-    hashes.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
-    Ok(ByteBuf::from(hashes))
+    Ok(ByteBuf::from(answer.bytes()))
+}
+
+/// What is known of hashes of which something was asked.
+struct Answer<'a> {
+    asked: &'a Asked,
+    counts: Vec<u32>,
+    hashes: Vec<u8>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(asked: &'a Asked) -> Self {
+        let counts = if asked.more > 0 { asked.prefixes.len() << asked.more } else { 0 };
+        Self { asked, counts: vec![0; counts], hashes: Vec::new() }
+    }
+
+    fn add(&mut self, hash: u128) {
+        let Asked { prefixes, bits, more } = self.asked;
+        let Ok(at) = prefixes.binary_search(&first_bits(hash, *bits)) else { return };
+        match *more {
+            0 => self.hashes.extend_from_slice(&hash.to_be_bytes()),
+            more => self.counts[at << more | first_bits(hash << *bits, more) as usize] += 1,
+        }
+    }
+
+    fn bytes(mut self) -> Vec<u8> {
+        self.hashes.extend(self.counts.iter().flat_map(|count| count.to_le_bytes()));
+        self.hashes
+    }
 }
 
 /// So many first bits of a hash, 64 at most.
@@ -149,64 +177,29 @@ fn first_bits(hash: u128, bits: u32) -> u64 {
     if bits == 0 { 0 } else { (hash >> (128 - bits)) as u64 }
 }
 
-/// A cut that is looked for: among hashes with this beginning it is the one of this rank.
-#[derive(Clone, Copy, Debug)]
-struct Sought {
-    prefix: u64,
-    rank: u64,
-}
-
-/// The hashes at even distances of all rows, so that partitions differ by one row at most: a radix selection of all of them at once.
+/// The hashes at even distances of all rows, so that partitions differ by one row at most.
 pub(super) async fn even_cuts(
     futures: &Futures,
     counted: &Counted,
     seed: u64,
     partitions: u32,
 ) -> Result<Cuts, JobError> {
-    let rows = counted.rows();
-    if rows == 0 {
+    if counted.rows() == 0 {
         return Cuts::even(partitions as usize).map_err(JobError::program);
     }
-    // Where there are more files than rows, cuts are equal and files between them empty.
-    let rank_of = |cut: u32| (u128::from(cut) * u128::from(rows) / u128::from(partitions)) as u64;
-    let mut sought: Vec<Sought> = (1..partitions).map(|cut| Sought { prefix: 0, rank: rank_of(cut) }).collect();
-    let (mut bits, mut candidates) = (0, rows);
+    let mut selection = Selection::new(counted.rows(), partitions);
     loop {
-        let mut prefixes: Vec<u64> = sought.iter().map(|sought| sought.prefix).collect();
-        prefixes.dedup();
-        let groups = prefixes.len() as u64;
-        let more = (COUNTS_MAX / groups as u32).max(2).ilog2().min(BITS_MAX).min(64 - bits);
-        let fetch = more == 0 || candidates <= HASHES_MAX + 4 * groups;
-        let params = |splits: &[(u32, u64)]| RankParams {
-            splits: splits.to_vec(),
-            seed,
-            prefixes: prefixes.clone(),
-            bits,
-            more: if fetch { 0 } else { more },
-        };
+        let asked = selection.asks();
+        let params = |splits: &[(u32, u64)]| RankParams { splits: splits.to_vec(), seed, asked: asked.clone() };
         let tasks = chunks(&counted.0).map(|splits| futures.submit(rank, &params(splits), &[]));
         let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
-        if fetch {
-            let mut hashes: Vec<u128> = Vec::new();
-            for task in &tasks {
-                let of_task: ByteBuf = futures.get_value(task).await?;
-                hashes.extend(of_task.as_chunks().0.iter().map(|bytes| u128::from_be_bytes(*bytes)));
-            }
-            hashes.sort_unstable();
-            let cut = |sought: &Sought| {
-                let first = hashes.partition_point(|hash| first_bits(*hash, bits) < sought.prefix);
-                hashes[first + sought.rank as usize].to_be_bytes().to_vec()
-            };
-            return Cuts::new(sought.iter().map(cut).collect()).map_err(JobError::program);
-        }
-        let mut counts = vec![0_u64; prefixes.len() << more];
+        let mut answers: Vec<ByteBuf> = Vec::with_capacity(tasks.len());
         for task in &tasks {
-            let of_task: ByteBuf = futures.get_value(task).await?;
-            let of_task = of_task.as_chunks().0.iter().map(|bytes| u64::from(u32::from_le_bytes(*bytes)));
-            counts.iter_mut().zip(of_task).for_each(|(sum, count)| *sum += count);
+            answers.push(futures.get_value(task).await?);
         }
-        candidates = narrow(&mut sought, &prefixes, &counts, more);
-        bits += more;
+        if let Some(cuts) = selection.answered(&asked, answers.iter().map(|answer| answer.as_slice())) {
+            return Cuts::new(cuts).map_err(JobError::program);
+        }
     }
 }
 
@@ -223,20 +216,122 @@ fn chunks(splits: &[(u32, u64)]) -> impl Iterator<Item = &[(u32, u64)]> {
     })
 }
 
-/// Looks for each cut further among the hashes that begin as it does, `more` bits further; how many hashes these are.
-fn narrow(sought: &mut [Sought], prefixes: &[u64], counts: &[u64], more: u32) -> u64 {
-    let (mut candidates, mut last) = (0, None);
-    for sought in sought {
-        let group = prefixes.partition_point(|prefix| *prefix < sought.prefix);
-        let mut next = group << more;
-        while sought.rank >= counts[next] {
-            sought.rank -= counts[next];
-            next += 1;
+/// A radix selection of the hashes of several ranks at once.
+#[derive(Debug)]
+struct Selection {
+    sought: Vec<Sought>,
+    /// How many bits of each are known, and how many hashes begin as one of them does.
+    bits: u32,
+    candidates: u64,
+}
+
+/// A cut that is looked for: among hashes with this beginning it is the one of this rank.
+#[derive(Clone, Copy, Debug)]
+struct Sought {
+    prefix: u64,
+    rank: u64,
+}
+
+impl Selection {
+    /// Of the cuts between so many partitions of so many rows, of which there is one.
+    fn new(rows: u64, partitions: u32) -> Self {
+        // Where there are more partitions than rows, cuts are equal and partitions between them empty.
+        let rank_of = |cut: u32| (u128::from(cut) * u128::from(rows) / u128::from(partitions)) as u64;
+        let sought = (1..partitions).map(|cut| Sought { prefix: 0, rank: rank_of(cut) }).collect();
+        Self { sought, bits: 0, candidates: rows }
+    }
+
+    fn asks(&self) -> Asked {
+        let mut prefixes: Vec<u64> = self.sought.iter().map(|sought| sought.prefix).collect();
+        prefixes.dedup();
+        let groups = prefixes.len().max(1) as u32;
+        let more = (COUNTS_MAX / groups).max(2).ilog2().min(BITS_MAX).min(64 - self.bits);
+        let are_few = self.candidates <= HASHES_MAX + 4 * u64::from(groups);
+        Asked { prefixes, bits: self.bits, more: if are_few { 0 } else { more } }
+    }
+
+    /// Takes what all rows together answer, in pieces; the cuts when they are found.
+    fn answered<'a>(&mut self, asked: &Asked, answers: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Vec<u8>>> {
+        if asked.more == 0 {
+            let mut hashes: Vec<u128> =
+                answers.flat_map(|hashes| hashes.as_chunks().0).map(|bytes| u128::from_be_bytes(*bytes)).collect();
+            hashes.sort_unstable();
+            let cut = |sought: &Sought| {
+                let first = hashes.partition_point(|hash| first_bits(*hash, asked.bits) < sought.prefix);
+                hashes[first + sought.rank as usize].to_be_bytes().to_vec()
+            };
+            return Some(self.sought.iter().map(cut).collect());
         }
-        sought.prefix = sought.prefix << more | (next - (group << more)) as u64;
-        if last.replace(sought.prefix) != Some(sought.prefix) {
-            candidates += counts[next];
+        let mut counts = vec![0_u64; asked.prefixes.len() << asked.more];
+        for answer in answers {
+            let of_task = answer.as_chunks().0.iter().map(|bytes| u64::from(u32::from_le_bytes(*bytes)));
+            counts.iter_mut().zip(of_task).for_each(|(sum, count)| *sum += count);
+        }
+        self.narrow(asked, &counts);
+        None
+    }
+
+    /// Looks for each cut further among the hashes that begin as it does, some bits further.
+    fn narrow(&mut self, Asked { prefixes, more, .. }: &Asked, counts: &[u64]) {
+        let mut last = None;
+        self.candidates = 0;
+        for sought in &mut self.sought {
+            let group = prefixes.partition_point(|prefix| *prefix < sought.prefix);
+            let mut next = group << more;
+            while sought.rank >= counts[next] {
+                sought.rank -= counts[next];
+                next += 1;
+            }
+            sought.prefix = sought.prefix << more | (next - (group << more)) as u64;
+            if last.replace(sought.prefix) != Some(sought.prefix) {
+                self.candidates += counts[next];
+            }
+        }
+        self.bits += more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_are_the_hashes_of_their_ranks_however_many_rounds_it_takes() {
+        let splits = [(0, 700_000), (1, 0), (2, 300_001)];
+        let mixed = MixedSeed::new(3);
+        let hashes = |splits: &[(u32, u64)]| {
+            let places = splits.iter().flat_map(|(before, rows)| (0..*rows).map(move |row| first_place(*before) + row));
+            places.map(|place| place_hash(mixed, place)).collect::<Vec<u128>>()
+        };
+        let mut sorted = hashes(&splits);
+        sorted.sort_unstable();
+        for partitions in [2, 3, 80, 5000] {
+            let mut selection = Selection::new(1_000_001, partitions);
+            let mut rounds = 0;
+            let cuts = loop {
+                let asked = selection.asks();
+                let answers: Vec<Vec<u8>> = [&splits[..1], &splits[1..]]
+                    .map(|splits| {
+                        let mut answer = Answer::new(&asked);
+                        hashes(splits).into_iter().for_each(|hash| answer.add(hash));
+                        answer.bytes()
+                    })
+                    .into();
+                rounds += 1;
+                if let Some(cuts) = selection.answered(&asked, answers.iter().map(Vec::as_slice)) {
+                    break cuts;
+                }
+            };
+            assert!(rounds >= 2, "{partitions} partitions took no round of counts");
+            let at = |cut: usize| sorted[(cut as u128 * 1_000_001 / u128::from(partitions)) as usize];
+            let expected: Vec<Vec<u8>> = (1..partitions as usize).map(|cut| at(cut).to_be_bytes().to_vec()).collect();
+            assert!(cuts == expected, "{partitions} partitions");
         }
     }
-    candidates
+
+    #[test]
+    fn a_task_hashes_some_splits_and_each_is_hashed_once() {
+        let splits = [(0, ROWS_PER_TASK - 1), (1, 1), (2, 1), (3, 3 * ROWS_PER_TASK), (4, 5)];
+        assert_eq!(chunks(&splits).collect::<Vec<_>>(), [&splits[..2], &splits[2..3], &splits[3..4], &splits[4..]]);
+    }
 }

@@ -37,7 +37,7 @@ impl Default for FileSize {
 }
 
 impl FileSize {
-    /// How many files a table of so many bytes of values and rows has, at least one.
+    /// How many files a table of so many bytes of values and rows has, at least one; no file is of no row where it is said how many it has.
     pub(super) fn files(self, value_bytes: u64, rows: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => value_bytes.div_ceil(bytes.max(1)).max(1),

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_store::ObjectWriter;
 use serde::{Deserialize, Serialize};
 
-use super::budget::of_table;
+use super::budget::{TaskBudget, of_table};
 use super::described::{DescribedFile, DescribedSplit};
-use crate::RowHasher;
-use crate::block::Layout;
+use crate::block::{Gather, Layout, Limits, Pick, write_part_with_more};
 use crate::semantics::conformed;
+use crate::sources::Reservation;
+use crate::{RowHasher, TableError};
 
 /// The column of places, which rows have on their way: no table may have one of this name.
 const PLACE: &str = "exobus.place";
@@ -110,5 +113,28 @@ pub(super) fn push_split(pieces: &mut Vec<Piece>, file: &DescribedFile, split: u
             piece.file.splits.push(file.splits[split]);
         }
         None => pieces.push(Piece::new(file, split, before)),
+    }
+}
+
+/// Writes these rows as the next part of an object; a row that is larger than the scratch is written with memory that is asked for.
+pub(super) fn write_rows(
+    writer: &mut ObjectWriter,
+    gather: &Gather,
+    (picks, row_hash): (&[Pick], RowHash),
+    scratch: &mut [u8],
+    budget: &Arc<TaskBudget>,
+) -> Result<(), TaskError> {
+    let (mut larger, mut denied) = (Reservation::none(&budget.shared()), None);
+    let more = |bytes: u64| match larger.resize(bytes) {
+        Ok(()) => Some(vec![0; bytes as usize]),
+        Err(error) => {
+            denied = Some(error);
+            None
+        }
+    };
+    let written = write_part_with_more(writer, gather, (picks, row_hash), &Limits::default(), scratch, more);
+    match (written, denied) {
+        (Err(TableError::RowTooLarge { .. }), Some(denied)) => Err(budget.of_rows(denied)),
+        (written, _) => written.map_err(of_table),
     }
 }

@@ -13,9 +13,9 @@ use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 
 use super::border::Border;
-use super::dictionaries::{LOOKED_AT_ROWS, of_many_values};
+use super::dictionaries::{looked_at, of_many_values};
 use super::{SinkError, check_rows};
-use crate::sources::{MemoryBudget, Reservation, value_bytes};
+use crate::sources::{MemoryBudget, Reservation};
 
 /// Most rows of a row group.
 pub const GROUP_ROWS: u64 = 122_880;
@@ -78,7 +78,9 @@ enum File<W: Write + Send> {
 struct Begun<W> {
     write: W,
     properties: WriterPropertiesBuilder,
+    /// The rows that are looked at, and where they end.
     rows: Vec<RecordBatch>,
+    border: Border,
 }
 
 impl<W: Write + Send> ParquetSink<W> {
@@ -113,7 +115,7 @@ impl<W: Write + Send> ParquetSink<W> {
             // It is ended here.
             .set_max_row_group_row_count(None);
         let memory = Reservation::of(budget, foretold(0, parquet.num_columns())).map_err(denied)?;
-        let file = File::Begun(Box::new(Begun { write, properties, rows: Vec::new() }));
+        let file = File::Begun(Box::new(Begun { write, properties, rows: Vec::new(), border: looked_at() }));
         let (columns, border) = (parquet.num_columns(), Border::new(options.group_rows, GROUP_BYTES));
         Ok(Self { file, schema: schema.clone(), columns, border, rows: 0, memory })
     }
@@ -125,13 +127,19 @@ impl<W: Write + Send> ParquetSink<W> {
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
         check_rows(&self.schema, batch)?;
         self.rows += batch.num_rows() as u64;
+        let mut from = 0;
         if let File::Begun(begun) = &mut self.file {
-            let bytes = value_bytes(batch, 0..batch.num_rows());
-            self.memory.resize(self.memory.bytes() + bytes).map_err(denied)?;
-            begun.rows.push(batch.clone());
-            return if self.rows < LOOKED_AT_ROWS as u64 { Ok(()) } else { self.open() };
+            from = begun.border.take(batch, 0);
+            // What waits is there beside what it becomes.
+            let bytes = 2 * begun.border.bytes() + foretold(0, self.columns);
+            self.memory.at_least(bytes).map_err(denied)?;
+            begun.rows.push(batch.slice(0, from));
+            if from == batch.num_rows() {
+                return Ok(());
+            }
+            self.open()?;
         }
-        self.write_rows(batch)
+        self.write_rows(&batch.slice(from, batch.num_rows() - from))
     }
 
     /// Opens the file as the rows that wait say, and writes them.
@@ -143,14 +151,14 @@ impl<W: Write + Send> ParquetSink<W> {
                 return Ok(());
             }
         };
-        let Begun { write, mut properties, rows } = *begun;
+        let Begun { write, mut properties, rows, .. } = *begun;
         for path in of_many_values(&self.schema, &rows)? {
             properties = properties.set_column_dictionary_enabled(path, false);
         }
         let options = ArrowWriterOptions::new().with_properties(properties.build());
         let writer = ArrowWriter::try_new_with_options(write, self.schema.clone(), options).map_err(failed)?;
         self.file = File::Open(writer);
-        rows.iter().try_for_each(|batch| self.write_rows(batch))
+        rows.into_iter().try_for_each(|batch| self.write_rows(&batch))
     }
 
     fn write_rows(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {

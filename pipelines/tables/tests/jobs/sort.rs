@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array as _, ArrayRef, RecordBatch, StringArray};
+use arrow_array::{Array as _, ArrayRef, Int64Array, RecordBatch, StringArray};
 use exobus_shuffle::Strategy;
 use exobus_tables::jobs::sort::SortTable;
 use exobus_tables::semantics::{KeyColumn, Nulls};
@@ -110,6 +110,28 @@ async fn a_table_that_is_in_order_already_is_divided_evenly() {
     let sizes: Vec<usize> = files.iter().map(|(_, bytes)| bytes.len()).collect();
     let mean = sizes.iter().sum::<usize>() / sizes.len();
     assert!(sizes.len() == 20 && sizes.iter().all(|size| *size < 2 * mean), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn a_table_whose_files_are_each_in_order_is_divided_evenly() {
+    let (files, rows_of_file) = (33, 100_000);
+    let table = Table { rows: files * rows_of_file, folder: tempfile::tempdir().unwrap() };
+    fs::create_dir(table.path("in")).unwrap();
+    let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+    for file in 0..files {
+        let numbers = Int64Array::from_iter_values((0..rows_of_file).map(|row| row * files + file));
+        let batch = RecordBatch::try_from_iter([("number", Arc::new(numbers) as ArrayRef)]).unwrap();
+        let mut sink = ParquetSink::new(Vec::new(), &batch.schema(), &ParquetOptions::default(), &budget).unwrap();
+        sink.write(&batch).unwrap();
+        fs::write(table.path(&format!("in/{file:02}.parquet")), sink.finish().unwrap().0).unwrap();
+    }
+    let params = table.params("out", &[KeyColumn::rising("number")], 20);
+    table.sort((2, 256 * MIB), params).await.unwrap();
+    let files = table.numbers_of_files("out");
+    assert!(files.concat().into_iter().eq(0..table.rows));
+    let mean = table.rows as usize / files.len();
+    let lengths: Vec<usize> = files.iter().map(Vec::len).collect();
+    assert!(lengths.iter().all(|rows| *rows < 2 * mean), "{lengths:?}");
 }
 
 #[tokio::test]

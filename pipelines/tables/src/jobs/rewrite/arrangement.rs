@@ -6,7 +6,7 @@ use arrow_array::types::UInt64Type;
 use arrow_schema::Schema;
 use exobus_actors::registry::TaskError;
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_128;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::TableError;
 use crate::jobs::budget::of_table;
@@ -94,7 +94,7 @@ impl Arrangement {
         }
         let keys = match &self.order {
             Order::Key(key) => Keys::Columns(KeyEncoder::new(schema, key).map_err(of_table)?),
-            Order::Random(seed) => Keys::Random(*seed),
+            Order::Random(seed) => Keys::Random(MixedSeed::new(*seed)),
         };
         let order_by = self.distinct.as_ref().map(|distinct| &distinct.order_by).filter(|order| !order.is_empty());
         let ties = order_by.map(|order| KeyEncoder::new(schema, order)).transpose().map_err(of_table)?;
@@ -115,7 +115,7 @@ pub(super) struct Arranger {
 #[derive(Clone, Debug)]
 enum Keys {
     Columns(KeyEncoder),
-    Random(u64),
+    Random(MixedSeed),
 }
 
 /// Bytes of the rows of a batch.
@@ -154,9 +154,24 @@ pub(super) fn places(batch: &RecordBatch) -> &[u64] {
     batch.columns().last().expect("a column of places").as_primitive::<UInt64Type>().values()
 }
 
-/// Where a row of this place stands in the random order of a seed.
-pub(in crate::jobs) fn place_hash(seed: u64, place: u64) -> u128 {
-    XxHash3_128::oneshot_with_seed(seed, &place.to_le_bytes())
+/// Where a row of this place stands in the random order of a seed. The seed is mixed first, and hashed with the place: what the hash makes of two seeds that differ in a few bits alone is too much
+/// alike.
+#[inline]
+pub(in crate::jobs) fn place_hash(mixed: MixedSeed, place: u64) -> u128 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&place.to_le_bytes());
+    bytes[8..].copy_from_slice(&mixed.0.to_le_bytes());
+    XxHash3_128::oneshot_with_seed(mixed.0, &bytes)
+}
+
+/// A seed, mixed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::jobs) struct MixedSeed(u64);
+
+impl MixedSeed {
+    pub(in crate::jobs) fn new(seed: u64) -> Self {
+        Self(XxHash3_64::oneshot(&seed.to_le_bytes()))
+    }
 }
 
 #[cfg(test)]
@@ -168,10 +183,25 @@ mod tests {
     fn random_orders_are_fixed() {
         let order = |seed| {
             let mut places: Vec<u64> = (0..10).collect();
-            places.sort_by_key(|place| place_hash(seed, *place));
+            places.sort_by_key(|place| place_hash(MixedSeed::new(seed), *place));
             places
         };
-        assert_eq!(order(0), [0, 2, 4, 6, 3, 1, 5, 8, 9, 7]);
-        assert_eq!(order(1), [9, 2, 5, 0, 6, 1, 3, 8, 7, 4]);
+        assert_eq!(order(0), [2, 6, 5, 3, 1, 9, 4, 0, 7, 8]);
+        assert_eq!(order(1), [4, 5, 7, 9, 6, 3, 2, 0, 1, 8]);
+    }
+
+    #[test]
+    fn orders_of_seeds_that_differ_in_one_bit_have_nothing_in_common() {
+        let order = |seed| {
+            let mut places: Vec<u64> =
+                (0..4u64).flat_map(|split| (0..1000).map(move |row| split << 32 | row)).collect();
+            places.sort_by_key(|place| place_hash(MixedSeed::new(seed), *place));
+            places
+        };
+        let first = order(7);
+        for seed in [6, 7 + (1 << 32), 7 + (1 << 63)] {
+            let alike = first.iter().zip(order(seed)).filter(|(one, other)| **one as u32 == *other as u32).count();
+            assert!(alike < 40, "{alike} of 4000 rows of the same number in their split, with seed {seed}");
+        }
     }
 }

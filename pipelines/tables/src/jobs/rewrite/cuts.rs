@@ -8,24 +8,26 @@ use exobus_shuffle::cuts::Cuts;
 use serde_bytes::ByteBuf;
 
 use super::arrangement::Arrangement;
-use super::sample::{SampleParams, sample};
+use super::sample::{Look, SampleParams, sample};
 use crate::jobs::count::{Counted, even_cuts};
-use crate::jobs::described::{Described, DescribedSplit, LOOK_BYTES};
+use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::table::Piece;
 use crate::sources::BATCH_ROWS_MAX;
 
 /// So much of a key is in a cut; a longer one is cut there, and not divided.
 const CUT_KEY_MAX: usize = 256;
-/// So many splits are sampled from beginning to end; of more, the first batches of many stand for all: rows of a table in some order are in all of them.
-const SAMPLED_WHOLE: usize = 32;
-/// Of so many splits for each file.
+/// So many splits are looked at, at least, and so many for each file.
+const SPLITS_MIN: usize = 32;
 const SPLITS_PER_FILE: usize = 4;
+/// Batches that are looked at for each file, and in all at least.
+const BATCHES_PER_FILE: u64 = 8;
+const BATCHES_MIN: u64 = 64;
 /// Keys that are sampled for each file, and in all at least and at most.
 const KEYS_PER_FILE: u64 = 40;
 const KEYS_MIN: u64 = 2_000;
 const KEYS_MAX: u64 = 40_000;
-/// Splits that one task samples, where it looks at their first batches.
-const SPLITS_PER_TASK: usize = 16;
+/// Splits that one task samples.
+const SPLITS_PER_TASK: usize = 4;
 
 /// The cut before a row of this key and, unless rows of one key come together, of this place.
 pub(super) fn cut(key: &[u8], place: Option<u64>) -> Vec<u8> {
@@ -70,24 +72,22 @@ async fn sampled(
     partitions: u32,
 ) -> Result<Cuts, JobError> {
     let splits: Vec<Piece> = described.pieces().collect();
-    let first_only = splits.len() > SAMPLED_WHOLE;
-    let count = splits.len().min(SAMPLED_WHOLE.max(SPLITS_PER_FILE * partitions as usize));
-    let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
+    let count = splits.len().min(SPLITS_MIN.max(SPLITS_PER_FILE * partitions as usize));
     let pieces: Vec<Piece> = (0..count).map(|at| splits[at * splits.len() / count].clone()).collect();
-    let at_a_time = if first_only { SPLITS_PER_TASK } else { 1 };
-    // Of a split that is read to its end, so many batches are looked at, about.
-    let batches = |split: &DescribedSplit| split.rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
-    let looked_at: u64 = pieces
-        .iter()
-        .flat_map(|piece| &piece.file.splits)
-        .map(|split| if first_only { 1 } else { batches(split) })
-        .sum();
-    let keys = wanted.div_ceil(looked_at.max(1)).max(1) as usize;
-    let tasks = pieces.chunks(at_a_time).map(|pieces| {
+    // What says how many rows it has is read column by column, and text as a whole: of many pieces of that the first rows stand for all.
+    let are_read =
+        |pieces: &[Piece]| count <= SPLITS_MIN || pieces.iter().all(|piece| piece.file.splits[0].state.is_none());
+    let batches = |piece: &Piece| piece.file.splits[0].rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
+    let all: u64 = pieces.iter().map(batches).sum();
+    let every = (all / (u64::from(partitions) * BATCHES_PER_FILE).max(BATCHES_MIN)).max(1);
+    let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
+    let keys = (wanted * every).div_ceil(all.max(1)).max(1) as usize;
+    let tasks = pieces.chunks(SPLITS_PER_TASK).map(|pieces| {
+        let look = if are_read(pieces) { Look::Every(every) } else { Look::First };
         let largest = pieces.iter().map(|piece| piece.file.splits[0].value_bytes).max().unwrap_or(0);
-        let outside_bytes = LOOK_BYTES + largest / if first_only { 4 } else { 1 };
+        let outside_bytes = LOOK_BYTES + largest / 4;
         let (reading, arrangement) = (described.reading.clone(), arrangement.clone());
-        let params = SampleParams { pieces: pieces.to_vec(), reading, arrangement, keys, first_only };
+        let params = SampleParams { pieces: pieces.to_vec(), reading, arrangement, keys, look };
         let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
         futures.submit_with(sample, &params, &[layout.arg()], options)
     });
@@ -96,6 +96,10 @@ async fn sampled(
     for task in &tasks {
         let sampled: Vec<ByteBuf> = futures.get_value(task).await?;
         keys.extend(sampled.into_iter().map(ByteBuf::into_vec));
+    }
+    if keys.is_empty() {
+        // Nobody knows a key: all rows, if there are any, are before every cut.
+        return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
     }
     Cuts::from_sample(keys, partitions as usize).map_err(JobError::program)
 }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::arrangement::Arrangement;
 use super::cuts;
 use super::ordered::Ordered;
-use crate::block::{Gather, Limits, Pick, write_part};
+use crate::block::{Gather, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::table::{Piece, Table};
+use crate::jobs::table::{Piece, Table, write_rows};
 use crate::reading::{Reading, TableReader};
 use crate::sources::Reservation;
 
-/// Bytes of the largest message of a part, and of the largest row.
+/// Bytes of the largest message of a part with more than one row.
 pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
 /// What a row takes while it is mapped, besides its values and what puts it in order: its place and its hash.
 const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>()) as u64;
@@ -29,14 +29,14 @@ pub(super) struct MapParams {
     pub(super) arrangement: Arrangement,
 }
 
-/// Rows that were left out.
+/// Rows, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Dropped {
+pub(super) struct Rows {
     pub(super) rows: u64,
     pub(super) row_hash: RowHash,
 }
 
-impl Dropped {
+impl Rows {
     /// These, of which each has a hash.
     pub(super) fn of(picks: &[Pick], hash: impl Fn(&Pick) -> RowHash) -> Self {
         Self { rows: picks.len() as u64, row_hash: picks.iter().map(hash).sum() }
@@ -48,7 +48,16 @@ impl Dropped {
     }
 }
 
-/// Rows of some splits, in order, as an object with a part for each file; its second output says which rows were left out.
+/// The second output of a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Mapped {
+    /// What it read.
+    pub(super) read: Rows,
+    /// What of that it left out.
+    pub(super) dropped: Rows,
+}
+
+/// Rows of some splits, in order, as an object with a part for each file; its second output is [`Mapped`].
 #[task(name = "table.map", deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     let budget = TaskBudget::new(context);
@@ -56,7 +65,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let arranger = params.arrangement.arranger(table.layout.schema())?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget), Vec::new(), Vec::new());
-    let (mut read_bytes, mut memory) = (0, Reservation::none(&budget.shared()));
+    let (mut read, mut read_bytes, mut memory) = (Rows::default(), 0, Reservation::none(&budget.shared()));
     let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
@@ -72,6 +81,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
                 place += rows.batch.num_rows() as u64;
                 let mut of_batch = Vec::new();
                 table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
+                read.add(Rows { rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
                 hashes.push(of_batch);
                 ordered.add(placed)?;
                 sources.push(rows);
@@ -83,7 +93,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     ordered.sort();
     let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
     let dropped = arranger.keep.map(|keep| ordered.keep(keep)).unwrap_or_default();
-    let dropped = Dropped::of(&dropped, hash);
+    let dropped = Rows::of(&dropped, hash);
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     let writer = context.output()?;
@@ -95,10 +105,10 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         };
         let picks = ordered.picks(from..to);
         let row_hash = picks.iter().map(hash).sum();
-        write_part(writer, &gather, &picks, row_hash, &Limits::default(), &mut scratch).map_err(of_table)?;
+        write_rows(writer, &gather, (&picks, row_hash), &mut scratch, &budget)?;
         from = to;
     }
-    write_value(context, 1, &dropped)?;
+    write_value(context, 1, &Mapped { read, dropped })?;
     context.read_outside(read_bytes);
     Ok(())
 }

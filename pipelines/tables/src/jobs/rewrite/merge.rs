@@ -13,13 +13,13 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::arrangement::Arrangement;
-use super::map::{Dropped, MESSAGE_BYTES};
+use super::map::{MESSAGE_BYTES, Rows};
 use super::ordered::Ordered;
 use crate::TableError;
-use crate::block::{Gather, Layout, Limits, Part, Pick, write_part};
+use crate::block::{Gather, Layout, Limits, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
-use crate::jobs::table::Table;
+use crate::jobs::table::{Table, write_rows};
 use crate::sources::Reservation;
 
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
@@ -62,7 +62,7 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
             let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
             let writer: &mut ObjectWriter = context.output_at_sized(piece, bytes)?;
             let picks = ordered.picks(0..ordered.len());
-            write_part(writer, &gather, &picks, merged.row_hash, &Limits::default(), &mut scratch).map_err(of_table)?;
+            write_rows(writer, &gather, (&picks, merged.row_hash), &mut scratch, &budget)?;
             read.add(merged);
         }
         context.seal_output(piece)?;
@@ -99,7 +99,7 @@ pub(super) struct ReduceParams {
 pub(super) struct Reduced {
     pub(super) token: Token,
     pub(super) row_hash: RowHash,
-    pub(super) dropped: Dropped,
+    pub(super) dropped: Rows,
 }
 
 /// Parts in order, merged into a file.
@@ -123,7 +123,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
             let picks = ordered.keep(keep);
             dropped(&table, &budget, &values, &picks)?
         }
-        None => Dropped::default(),
+        None => Rows::default(),
     };
     let of_rows = (&table.schema, &table.hasher);
     let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
@@ -145,12 +145,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
 }
 
 /// Rows of these batches that are left out.
-fn dropped(
-    table: &Table,
-    budget: &Arc<TaskBudget>,
-    values: &[RecordBatch],
-    picks: &[Pick],
-) -> Result<Dropped, TaskError> {
+fn dropped(table: &Table, budget: &Arc<TaskBudget>, values: &[RecordBatch], picks: &[Pick]) -> Result<Rows, TaskError> {
     let rows: usize = values.iter().map(RecordBatch::num_rows).sum();
     let memory = Reservation::of(&budget.shared(), (rows * size_of::<RowHash>()) as u64);
     let _memory = memory.map_err(|denied| budget.of_rows(denied))?;
@@ -159,5 +154,5 @@ fn dropped(
         table.hasher.rows(batch, &mut hashes).map(|()| hashes).map_err(of_table)
     });
     let hashes = hashed.collect::<Result<Vec<_>, _>>()?;
-    Ok(Dropped::of(picks, |pick| hashes[pick.batch as usize][pick.row as usize]))
+    Ok(Rows::of(picks, |pick| hashes[pick.batch as usize][pick.row as usize]))
 }

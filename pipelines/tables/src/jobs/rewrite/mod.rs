@@ -25,7 +25,8 @@ use exobus_actors::ids::RowHash;
 use exobus_shuffle::Strategy;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::arrangement::{Arrangement, place_hash};
+pub(super) use self::arrangement::{Arrangement, MixedSeed, place_hash};
+pub(super) use self::plan::refuse_beyond;
 pub(super) use self::program::{explain, run};
 use super::WriteOptions;
 use crate::reading::ReadOptions;

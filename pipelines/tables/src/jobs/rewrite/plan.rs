@@ -33,30 +33,32 @@ pub(super) fn check_memory(
     sizes: Sizes,
     file: FileAbout,
 ) -> Result<(), JobError> {
-    // Beside the region three quarters of it may be granted, and both together are no more than it.
-    let needs = |outside: u64, whole: u64| (outside * 4 / 3).max(outside + whole) + 2 * MESSAGE_BYTES;
-    let refuse = |what: String, bytes: u64| {
-        let (has, least) = (sizes.memory_bytes >> 20, (bytes + SET_ASIDE_BYTES).div_ceil(1 << 20));
-        Err(JobError::program(format!(
-            "{what} takes more than the {has} MiB of a node's store: --memory {least}MiB is the least that works"
-        )))
-    };
     for file in &described.files {
         for (number, split) in file.splits.iter().enumerate() {
-            let bytes = needs(LOOK_BYTES + split.outside_bytes(), split.value_bytes);
-            if bytes > sizes.memory_bytes {
-                return refuse(format!("{}, row group or piece {number},", file.path.display()), bytes);
-            }
+            let what = || format!("{}, row group or piece {number},", file.path.display());
+            refuse_beyond(sizes, (LOOK_BYTES + split.outside_bytes(), split.value_bytes), what)?;
         }
     }
-    let bytes = needs(file.reduce_bytes(writing), file.bytes + file.bytes / 8);
-    if bytes > sizes.memory_bytes {
-        return refuse(
-            format!("a file of {} MiB of values, of which more --files are smaller,", file.bytes >> 20),
-            bytes,
-        );
+    let what = || format!("a file of {} MiB of values, of which more --files are smaller,", file.bytes >> 20);
+    refuse_beyond(sizes, (file.reduce_bytes(writing), file.bytes + file.bytes / 8), what)
+}
+
+/// Refuses what takes more than the memory of a node: so much beside the store, and so much in it.
+pub(in crate::jobs) fn refuse_beyond(
+    sizes: Sizes,
+    (outside, whole): (u64, u64),
+    what: impl FnOnce() -> String,
+) -> Result<(), JobError> {
+    // Beside the region three quarters of it may be granted, and both together are no more than it.
+    let bytes = (outside * 4 / 3).max(outside + whole) + 2 * MESSAGE_BYTES;
+    if bytes <= sizes.memory_bytes {
+        return Ok(());
     }
-    Ok(())
+    let (has, least) = (sizes.memory_bytes >> 20, (bytes + SET_ASIDE_BYTES).div_ceil(1 << 20));
+    Err(JobError::program(format!(
+        "{} takes more than the {has} MiB of a node's store: --memory {least}MiB is the least that works",
+        what()
+    )))
 }
 
 /// What each map reads: splits that follow each other, as many as a map takes at a time.

@@ -13,7 +13,7 @@ use exobus_store::Align;
 
 use super::arrangement::Arrangement;
 use super::cuts::cuts;
-use super::map::{Dropped, MESSAGE_BYTES, MapParams, map};
+use super::map::{MESSAGE_BYTES, MapParams, Mapped, Rows, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_memory, maps};
 use super::{Rewrite, Rewritten};
@@ -25,7 +25,6 @@ use crate::reading::Reading;
 
 /// A job as strategies run it.
 struct Rewriting {
-    name: &'static str,
     arrangement: Arrangement,
     reading: Reading,
     layout: ObjectRef,
@@ -38,12 +37,12 @@ struct Rewriting {
     /// What files are, but for their names.
     file: FileParams,
     /// The second output of each map.
-    dropped: RefCell<Vec<ObjectRef>>,
+    mapped: RefCell<Vec<ObjectRef>>,
 }
 
 impl Job for Rewriting {
     fn name(&self) -> &'static str {
-        self.name
+        "table"
     }
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
@@ -53,9 +52,9 @@ impl Job for Rewriting {
         let params = MapParams { pieces, reading: self.reading.clone(), arrangement: self.arrangement.clone() };
         let options = self.options(place, outside_bytes);
         let outputs = futures.submit_many(map, &params, &[self.layout.arg(), self.cuts.arg()], 2, options)?;
-        let [parts, dropped] =
+        let [parts, mapped] =
             <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("a map has two outputs"))?;
-        self.dropped.borrow_mut().push(dropped);
+        self.mapped.borrow_mut().push(mapped);
         Ok(parts)
     }
 
@@ -163,8 +162,8 @@ pub(in crate::jobs) async fn run(
     let Planned { described, about, maps, plan, .. } = planned;
     let (value_bytes, rows, partitions) = (described.value_bytes(), described.rows(), plan.partitions);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
-    futures.plan_stage(&format!("{name}.map"), maps.len() as u64, value_bytes)?;
-    futures.plan_stage(&format!("{name}.reduce"), u64::from(partitions), value_bytes)?;
+    futures.plan_stage("table.map", maps.len() as u64, value_bytes)?;
+    futures.plan_stage("table.reduce", u64::from(partitions), value_bytes)?;
 
     let layout = futures.put(&described.layout)?;
     let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
@@ -178,9 +177,9 @@ pub(in crate::jobs) async fn run(
         sorted_by: arrangement.key().unwrap_or_default().to_vec(),
         buffer_bytes: plan.output_buffer_bytes,
     };
-    let (reading, cuts, dropped) = (described.reading.clone(), futures.put_value(&cuts)?, RefCell::default());
+    let (reading, cuts, mapped) = (described.reading.clone(), futures.put_value(&cuts)?, RefCell::default());
     drop(described);
-    let job = Rewriting { name, arrangement, reading, layout, cuts, maps, plan, about, file, dropped };
+    let job = Rewriting { arrangement, reading, layout, cuts, maps, plan, about, file, mapped };
     let shuffled = strategy.run(&futures, &job, job.maps.len(), &plan).await?;
     let (reduced, mapped) = (shuffled.outputs, shuffled.mapped);
     futures.wait_all(&reduced).await?;
@@ -194,7 +193,7 @@ pub(in crate::jobs) async fn run(
         input_bytes,
         output_bytes: ended.written.bytes,
         row_hash_in: ended.read.row_hash,
-        row_hash_out: ended.written.row_hash + ended.dropped.row_hash,
+        row_hash_out: ended.dropped_and_written().row_hash,
         strategy: Some(strategy),
         maps: job.maps.len() as u64,
         files: reduced.len() as u64,
@@ -204,44 +203,65 @@ pub(in crate::jobs) async fn run(
 
 /// What became of the rows.
 struct Ended {
-    /// Without the bytes.
-    read: Output,
+    /// By maps, as they read them.
+    read: Rows,
+    /// Sealed by maps.
+    mapped: Rows,
     written: Output,
-    dropped: Dropped,
+    /// Left out by maps and by reduces.
+    dropped: [Rows; 2],
 }
 
 /// Sums up what maps and reduces say.
 async fn ended(futures: &Futures, job: &Rewriting, reduced: &[ObjectRef], mapped: Output) -> Result<Ended, JobError> {
-    let of_maps = job.dropped.take();
-    let mut dropped = Dropped::default();
-    let mut values = stream::iter(of_maps.iter().map(|made| futures.get_value::<Dropped>(made))).buffered(64);
-    while let Some(of_map) = values.try_next().await? {
-        dropped.add(of_map);
+    let mapped = Rows { rows: mapped.rows, row_hash: mapped.row_hash };
+    let mut ended = Ended { read: Rows::default(), mapped, written: Output::default(), dropped: Default::default() };
+    let of_maps = job.mapped.take();
+    let mut values = stream::iter(of_maps.iter().map(|made| futures.get_value::<Mapped>(made))).buffered(64);
+    while let Some(Mapped { read, dropped }) = values.try_next().await? {
+        ended.read.add(read);
+        ended.dropped[0].add(dropped);
     }
     drop(values);
-    let (rows, row_hash) = (mapped.rows + dropped.rows, mapped.row_hash + dropped.row_hash);
-    let (read, mut written) = (Output { bytes: 0, rows, row_hash }, Output::default());
     let mut values = stream::iter(reduced.iter().map(|output| futures.get_value::<Reduced>(output))).buffered(64);
-    while let Some(Reduced { token, row_hash, dropped: of_reduce }) = values.try_next().await? {
-        written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
-        dropped.add(of_reduce);
+    while let Some(Reduced { token, row_hash, dropped }) = values.try_next().await? {
+        ended.written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
+        ended.dropped[1].add(dropped);
     }
-    Ok(Ended { read, written, dropped })
+    Ok(ended)
 }
 
 impl Ended {
+    /// What was left out, and what was written.
+    fn dropped_and_written(&self) -> Rows {
+        let [mut all, by_reduces] = self.dropped;
+        all.add(by_reduces);
+        all.add(Rows { rows: self.written.rows, row_hash: self.written.row_hash });
+        all
+    }
+
     /// Law 1, from what was read to what was written. `rows`: as many as input files say, where they do.
     fn check(&self, rows: Option<u64>) -> Result<(), JobError> {
-        let Self { read, written, dropped } = self;
-        let is_all = (read.rows, read.row_hash) == (written.rows + dropped.rows, written.row_hash + dropped.row_hash);
-        if is_all && rows.is_none_or(|rows| rows == read.rows) {
+        let Self { read, mapped, written, dropped } = self;
+        let mut by_maps = *mapped;
+        by_maps.add(dropped[0]);
+        if *read == by_maps && *read == self.dropped_and_written() && rows.is_none_or(|rows| rows == read.rows) {
             return Ok(());
         }
         let said = rows
             .map_or("nobody says how many rows there are".to_owned(), |rows| format!("input files say {rows} rows"));
         let detail = format!(
-            "{said}; read {} rows, hash {}; wrote {} rows, hash {}; left out {} rows, hash {}",
-            read.rows, read.row_hash, written.rows, written.row_hash, dropped.rows, dropped.row_hash
+            "{said}; read {} rows, hash {}; mapped {} rows, hash {}; wrote {} rows, hash {}; left out {} and {} rows, hashes {} and {}",
+            read.rows,
+            read.row_hash,
+            mapped.rows,
+            mapped.row_hash,
+            written.rows,
+            written.row_hash,
+            dropped[0].rows,
+            dropped[1].rows,
+            dropped[0].row_hash,
+            dropped[1].row_hash,
         );
         Err(JobError::Conservation { edge: "input -> output".to_owned(), detail })
     }

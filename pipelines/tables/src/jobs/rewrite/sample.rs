@@ -21,10 +21,29 @@ pub(super) struct SampleParams {
     pub(super) pieces: Vec<Piece>,
     pub(super) reading: Reading,
     pub(super) arrangement: Arrangement,
-    /// How many rows of each batch are looked at.
+    /// How many rows of each batch that is looked at are taken.
     pub(super) keys: usize,
-    /// Whether the first batch of a split stands for all of it.
-    pub(super) first_only: bool,
+    /// Which batches of a split are looked at.
+    pub(super) look: Look,
+}
+
+/// Batches that stand for all of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Look {
+    /// The first: of text, which has to be read up to where one looks.
+    First,
+    /// One of so many, beginning with another one in each split: rows of a split may be in some order.
+    Every(u64),
+}
+
+impl Look {
+    /// Whether a batch is looked at, which is of this number in a split whose first row has this place.
+    fn is_at(self, first_place: u64, number: u64) -> bool {
+        match self {
+            Self::First => number == 0,
+            Self::Every(batches) => number % batches.max(1) == (first_place >> 32) % batches.max(1),
+        }
+    }
 }
 
 /// Cuts at rows at even distances in some splits.
@@ -39,10 +58,17 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
         let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
-        for (split, mut place, described) in piece.splits() {
+        for (split, first_place, described) in piece.splits() {
+            let (mut place, mut number) = (first_place, 0);
             for rows in file.read(split, described.state).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
                 let batch = rows.map_err(|error| budget.of_source(error))?.batch;
+                let is_looked_at = params.look.is_at(first_place, number);
+                number += 1;
+                if !is_looked_at {
+                    place += batch.num_rows() as u64;
+                    continue;
+                }
                 let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
                 let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
                 let taken = match batch.num_columns() {
@@ -56,7 +82,7 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                     |at: usize| (!params.arrangement.is_distinct()).then(|| place + u64::from(chosen.value(at)));
                 sampled.extend((0..keys.len()).map(|at| ByteBuf::from(cuts::cut(keys.get(at), place_of(at)))));
                 place += rows as u64;
-                if params.first_only {
+                if params.look == Look::First {
                     break;
                 }
             }
