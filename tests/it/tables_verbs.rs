@@ -11,11 +11,11 @@ use crate::support::{
 };
 use crate::tables::{ROWS, alone, files, write_table};
 
-/// The commands, what each is told besides, the stage whose tasks write its files, and how many rows of the table stay.
-const VERBS: [(&str, &[&str], &str, u64); 3] = [
-    ("shuffle", &["--seed", "7"], "table.reduce", ROWS),
-    ("dedupe", &["--key", "city,ts", "--keep", "last", "--order-by", "id"], "table.reduce", DISTINCT),
-    ("convert", &[], "table.convert", ROWS),
+/// The commands, what each is told besides, how many tasks of which stage have written files when something dies, and how many rows of the table stay.
+const VERBS: [(&str, &[&str], (&str, usize), u64); 3] = [
+    ("shuffle", &["--seed", "7"], ("table.reduce", 3), ROWS),
+    ("dedupe", &["--key", "city,ts", "--keep", "last", "--order-by", "id"], ("table.reduce", 3), DISTINCT),
+    ("convert", &[], ("table.convert", 1), ROWS),
 ];
 /// Keys of the table: cities, or none, with each of the times.
 const DISTINCT: u64 = 38_897;
@@ -27,7 +27,7 @@ fn arguments<'a>(verb: &'a str, more: &[&'a str], input: &'a str, output: &'a st
 
 #[test]
 fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
-    for (verb, more, stage, rows) in VERBS {
+    for (verb, more, (stage, tasks), rows) in VERBS {
         let scratch = Scratch::new();
         write_table(&scratch.path("table"));
         let (input, expected, output) = (scratch.text("table"), scratch.text("expected"), scratch.text("out"));
@@ -38,7 +38,7 @@ fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
         command.args(["--memory", "128MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
         let mut killed = false;
         let (run, _) = watched(&scratch, command, |events, pid| {
-            if !killed && events.finished(stage) >= 4 {
+            if !killed && events.finished(stage) >= tasks {
                 kill_process(pid, Signal::KILL).unwrap();
                 killed = true;
             }
@@ -55,7 +55,7 @@ fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
 
 #[test]
 fn a_node_that_is_killed_changes_nothing_of_what_becomes_of_a_table() {
-    for (verb, more, stage, _) in VERBS {
+    for (verb, more, (stage, tasks), _) in VERBS {
         let cluster = Cluster::start("go-on");
         let scratch = &cluster.scratch;
         write_table(&scratch.path("table"));
@@ -63,7 +63,7 @@ fn a_node_that_is_killed_changes_nothing_of_what_becomes_of_a_table() {
         support::with_own_spill(scratch, &arguments(verb, more, &input, &expected)).expect(0, &[]);
         let mut killed = false;
         let (run, _) = cluster.run(&arguments(verb, more, &input, &output), |events, _| {
-            if !killed && events.finished(stage) >= 2 {
+            if !killed && events.finished(stage) >= tasks {
                 cluster.kill("n3");
                 killed = true;
             }
