@@ -35,11 +35,11 @@ mod verbs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_schema::SchemaRef;
 use exobus_actors::ids::JobId;
 use exobus_actors::protocol::host::JobSpec;
 use exobus_files::{FileError, FileStatus, Location, OutputFolder, check_output_folder, visit_files};
 use exobus_shuffle::Strategy;
+use exobus_tables::arrow_schema::SchemaRef;
 use exobus_tables::expression::Expression;
 use exobus_tables::jobs::{FileSize, Rewrite, Rewritten, WriteOptions};
 use exobus_tables::look::{FirstRows, Look};

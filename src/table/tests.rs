@@ -83,8 +83,8 @@ fn what_is_wrong_is_said_by_the_call_that_does_the_work_and_leaves_nothing() {
 
     let error = failure(read().sort_by(["usr"]).write(&output));
     assert!(matches!(&error, TableJobError::Job(_)) && error.to_string().contains("user"), "{error}");
-    let error = failure(read().filter(col("tz").gt(1)).shuffle(1).write(&output));
-    assert!(error.to_string().contains("ts"), "{error}");
+    let error = failure(read().filter(col("usr").eq("al")).shuffle(1).write(&output));
+    assert!(error.to_string().contains("user"), "{error}");
     let error = failure(read().format("cvs").write(&output));
     assert!(error.to_string().contains("cvs"), "{error}");
     let error = failure(read().memory(1 << 20).write(&output));

@@ -26,8 +26,12 @@ pub fn visit_files<E: From<FileError>>(
         let location = Location::from(path);
         check(&location)?;
         let looked_up = location.system()?.look_up(&location);
-        let is_missing =
-            matches!(&looked_up, Err(FileError::Io { source, .. }) if source.kind() == ErrorKind::NotFound);
+        let is_missing = match &looked_up {
+            Err(FileError::Io { source, .. }) => {
+                matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+            }
+            _ => false,
+        };
         if is_missing && let Some(pattern) = Pattern::of(&location)? {
             let matched = Search::run(&pattern, &location, partial, &mut check)?;
             visit_matches(matched, partial, &mut check, &mut file)?;
