@@ -5,6 +5,7 @@
 //! 3. [Time](#time): what a timeout means.
 //! 4. [Nodes and clients](#nodes-and-clients) of your own.
 //! 5. [Shuffles](#shuffles): group or sort more than memory with a few functions.
+//! 6. [Tables](#tables): files of Parquet, CSV and Arrow, sorted, shuffled, deduplicated and converted.
 //!
 //! All examples are compiled and run with the tests of exobus, but for the one that needs a NATS server.
 //!
@@ -392,6 +393,32 @@
 //! let (report, _end) = tokio::runtime::Runtime::new()?.block_on(job);
 //! assert_eq!(report?.keys, 7);
 //! assert!(std::fs::read_to_string(output.join("part-00000"))?.contains("o 4\n"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Tables
+//!
+//! A [`Table`](crate::Table) is files that are read as one: it is told which rows and columns are wanted, and written as it is, in the order of a
+//! key, in a random order, or with one row of each key. Its calls ([`sort_by`](crate::Table::sort_by), [`shuffle`](crate::Table::shuffle),
+//! [`dedupe`](crate::Table::dedupe), none to convert) have an example each; they take what the commands take, and do the same.
+//!
+//! ```
+//! use exobus::{OutputFormat, Table, col};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let (sales, shards) = (folder.path().join("sales"), folder.path().join("shards"));
+//! std::fs::create_dir(&sales)?;
+//! std::fs::write(sales.join("2024-01.csv"), "id,city,price\n1,oslo,5\n2,rome,1\n")?;
+//! std::fs::write(sales.join("2024-02.csv"), "id,city,price\n3,lima,7\n4,rome,9\n")?;
+//!
+//! let dear = Table::read(sales.join("2024-*.csv")).filter(col("price").ge(5)).select(["id", "city"]);
+//! let columns: Vec<String> = dear.schema_of()?.fields().iter().map(|field| field.name().clone()).collect();
+//! assert_eq!(columns, ["id", "city"]);
+//! # let dear = dear.memory(128 << 20).executors(2);
+//! let written = dear.shuffle(7).files(3).output_format(OutputFormat::Parquet).write(&shards)?;
+//! assert_eq!((written.rows, written.files), (3, 3));
 //! # Ok(())
 //! # }
 //! ```

@@ -4,7 +4,7 @@
 //! arguments, and wait for what they need. A [`Node`] runs them, alone in this process or as part of a cluster. Functions
 //! and programs are registered with [`task`] and [`program`]; the README has a complete example.
 //!
-//! [`guide`] goes through it with examples: functions, streams, outputs, nodes and clients of your own, shuffles.
+//! [`guide`] goes through it with examples: functions, streams, outputs, nodes and clients of your own, shuffles, tables.
 //!
 //! This crate is the facade and the command line. The parts are [`bus`] (control messages), [`store`] (objects, the byte
 //! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`tables`].
@@ -25,6 +25,7 @@ pub mod machine;
 #[doc(hidden)]
 pub mod node_main;
 pub mod report;
+pub mod table;
 pub mod temporary;
 pub mod unfinished;
 
@@ -51,8 +52,15 @@ pub use exobus_bus as bus;
 pub use exobus_shuffle as shuffle;
 pub use exobus_store as store;
 pub use exobus_tables as tables;
+pub use exobus_tables::{
+    expression::{Expression, col, lit},
+    jobs::{Rewritten, dedupe::Keep},
+    semantics::{KeyColumn, Nulls},
+    sinks::{Compression, OutputFormat},
+};
 
 pub use node_main::node_main;
+pub use table::{Table, TableJobError};
 
 /// The code in the README is compiled and run like any other doc test.
 #[cfg(doctest)]

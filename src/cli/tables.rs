@@ -111,7 +111,7 @@ impl TableWriteArgs {
 /// Which table a command reads, and where it writes.
 #[derive(Debug, Clone, Args)]
 pub struct TableArgs {
-    /// Files of Parquet, CSV, TSV and Arrow, or folders of such files
+    /// Files of Parquet, CSV, TSV and Arrow, folders of such files, or patterns ('events/**/*.csv')
     #[arg(required = true)]
     pub input: Vec<PathBuf>,
     /// Folder for part-00000.parquet, part-00001.parquet, ...; made if missing, must be empty
@@ -175,7 +175,7 @@ pub struct ConvertArgs {
 /// `exobus show`
 #[derive(Debug, Clone, Args)]
 pub struct ShowArgs {
-    /// Files of a table, or of 100-byte records, or folders of such files
+    /// Files of a table, or of 100-byte records, folders of such files, or patterns ('events/**/*.csv')
     #[arg(required = true, value_name = "FILE|DIR")]
     pub input: Vec<PathBuf>,
     /// How many rows, from the first one on

@@ -7,7 +7,7 @@ use exobus_actors::{
     futures::Futures,
     ids::NodeId,
     joblog::LogsLink,
-    node::Node,
+    node::{Node, NodeOptions},
     protocol::host::{JobEnd, JobSpec},
     task::JobError,
 };
@@ -15,7 +15,7 @@ use futures::future::{Either, select};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    commands::node::{failure, options},
+    commands::node::{failure, options, options_within},
     config::NodeSection,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
@@ -32,16 +32,36 @@ pub(super) fn run<T: Serialize + DeserializeOwned + 'static>(
     events: Option<EventSink>,
     interrupt: &Interrupt,
 ) -> Result<(Result<T, JobError>, JobEnd), Failure> {
+    let options = NodeOptions { logs, ..options(section, NodeId::new("local"))? };
+    run_on(options, section, spec, program, (events, interrupt.wait()))
+}
+
+/// Runs a program under `spec` without a log as a part of somebody's process, whose allocator and signals are left alone.
+pub(crate) fn alone<T: Serialize + DeserializeOwned + 'static>(
+    section: &NodeSection,
+    spec: JobSpec,
+    program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+) -> Result<Result<T, JobError>, Failure> {
+    let (options, _) = options_within(section, NodeId::new("local"))?;
+    let (result, _) = run_on(options, section, spec, program, (None, std::future::pending()))?;
+    Ok(result)
+}
+
+fn run_on<T: Serialize + DeserializeOwned + 'static>(
+    mut options: NodeOptions,
+    section: &NodeSection,
+    spec: JobSpec,
+    program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+    (events, interrupted): (Option<EventSink>, impl Future<Output = ()>),
+) -> Result<(Result<T, JobError>, JobEnd), Failure> {
     let spill = SpillFolders::make(section)?;
-    let mut options = options(section, NodeId::new("local"))?;
     options.store.spill_dirs = spill.paths();
-    options.logs = logs;
     let node = Node::start(options).map_err(failure)?;
 
     let job = spec.job;
     let outcome = futures::executor::block_on(async {
         let running = std::pin::pin!(node.run_logged(spec, events, program));
-        let interrupted = std::pin::pin!(interrupt.wait());
+        let interrupted = std::pin::pin!(interrupted);
         match select(running, interrupted).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(((), running)) => {

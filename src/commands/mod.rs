@@ -24,6 +24,8 @@ pub mod tables;
 pub mod validate;
 mod validate_table;
 
+pub(crate) use self::embedded::alone;
+
 use exobus_actors::{
     client::ClientError,
     node::NodeError,

@@ -111,10 +111,19 @@ fn roots(section: &SecuritySection) -> Result<Roots, Failure> {
 /// # Errors
 /// The memory is too little for a node, or more than this process may have.
 pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions, Failure> {
+    let (options, memory_bytes) = options_within(section, name)?;
+    allocator::keep(memory_bytes);
+    Ok(options)
+}
+
+/// The same, and the memory that the node has in all, for who is a part of somebody's process: nothing is said to its allocator.
+///
+/// # Errors
+/// As [`options`].
+pub(super) fn options_within(section: &NodeSection, name: NodeId) -> Result<(NodeOptions, u64), Failure> {
     let memory_bytes = section.memory.bytes(machine::available_memory_bytes());
     let store_bytes = memory::store_bytes(memory_bytes).map_err(failure)?;
     limits::memory(memory_bytes, machine::group_memory_bytes())?;
-    allocator::keep(memory_bytes);
     let executors = match section.executors {
         0 => memory::executors_within(memory_bytes, machine::executors()),
         executors => executors,
@@ -123,7 +132,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
     if !section.resources.gpus.is_empty() {
         resources = resources.with("gpu", 1000 * section.resources.gpus.len() as u64);
     }
-    Ok(NodeOptions {
+    let options = NodeOptions {
         name,
         executors: executors as usize,
         isolation: Isolation { executor: section.executor, ..Isolation::default() },
@@ -147,7 +156,8 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         compute: Arc::new(ComputeThreads),
         results_kept: section.results_kept.max(Duration::from_secs(1)),
         network: Arc::new(RealNetwork::new()),
-    })
+    };
+    Ok((options, memory_bytes))
 }
 
 /// Where a node spills unless its configuration says where.

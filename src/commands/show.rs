@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use exobus_files::{FileError, FileStatus, Location, visit_files};
+use exobus_files::{FileStatus, Location};
 use exobus_tables::look::{ColumnStatistics, FirstRows, Look, TableStatistics, Value};
 use exobus_tables::sources::{FixedBudget, InputFormat, SourceError, print_column, print_type};
 use serde_json::json;
@@ -12,11 +12,9 @@ use serde_json::json;
 use crate::cli::ShowArgs;
 use crate::exit::{Exit, Failure};
 use crate::report::{DrawnColumn, DrawnTable, bytes, count};
+use crate::table::{self, LOOK_BYTES};
 
 mod records;
-
-/// What reading may take, bytes: of a table that is looked at no more than some rows are in memory.
-const MEMORY_BYTES: u64 = 1 << 30;
 
 /// Shows what was asked for.
 ///
@@ -29,7 +27,7 @@ pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
     let text = match is_records {
         true => records::show(args, &files)?,
         false => {
-            let look = Look::new(files, options, Arc::new(FixedBudget::new(MEMORY_BYTES)));
+            let look = Look::new(files, options, Arc::new(FixedBudget::new(LOOK_BYTES)));
             match args {
                 ShowArgs { schema: true, .. } => schema(&look, args.json),
                 ShowArgs { stats: true, .. } => look.statistics().map(|found| statistics(&found, args)),
@@ -45,16 +43,7 @@ pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
 
 /// The files that these names stand for, one at least.
 pub(super) fn listed(inputs: &[PathBuf], partial: bool) -> Result<Vec<(Location, FileStatus)>, Failure> {
-    let mut files = Vec::new();
-    let add = |location: &Location, status: FileStatus| -> Result<(), FileError> {
-        files.push((location.clone(), status));
-        Ok(())
-    };
-    visit_files((inputs, partial), |_| Ok(()), add).map_err(super::generate::failure)?;
-    match files.is_empty() {
-        true => Err(Failure::text(Exit::InputOutput, "there is no file")),
-        false => Ok(files),
-    }
+    table::listed(inputs, partial).map_err(super::generate::failure)
 }
 
 /// What a table that cannot be read means for the shell.

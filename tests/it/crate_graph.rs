@@ -32,6 +32,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sled", &["exobus-store"]),
     ("redb", &["exobus-bus"]),
     ("flate2", &["exobus-tables"]),
+    ("glob", &["exobus-files"]),
     ("lz4_flex", &["exobus-tables"]),
     ("snap", &["exobus-tables"]),
     ("zstd", &["exobus-tables"]),

@@ -114,3 +114,25 @@ fn nodes_of_a_cluster_read_the_same_rows() {
     }
     cluster.end();
 }
+
+#[test]
+fn a_pattern_names_the_files_that_match_and_one_without_a_match_is_an_error() {
+    let scratch = Scratch::new();
+    let folder = write_table(&scratch);
+    fs::write(scratch.path("table/notes.md"), "no table").unwrap();
+    let key = ["--key", "id"];
+    // The files that a shell, or a user, would have named.
+    let (one, other) = (format!("{folder}/0.csv"), format!("{folder}/1.csv"));
+    let args = ["sort", &one, &other, "--output", &scratch.text("named"), "--json", "--key", "id"];
+    let named = support::with_own_spill(&scratch, &args).expect(0, &[]).json();
+    for (pattern, output) in [("table/?.csv", "a"), ("**/[01].csv", "b")] {
+        let matched = sorted(&scratch, &scratch.text(pattern), output, &key);
+        assert_eq!((&matched["rows"], &matched["row_hash_in"]), (&named["rows"], &named["row_hash_in"]), "{pattern}");
+    }
+    exobus(&["show", &format!("{folder}/*.csv"), "--rows", "1"]).expect(0, &[]);
+    let missing = format!("{folder}/*.parquet");
+    for command in [&["show", &missing][..], &["sort", &missing, "--key", "id", "--output", &scratch.text("none")]] {
+        exobus(command).expect(3, &["*.parquet: no file has such a name", "match none"]);
+    }
+    assert!(!scratch.path("none").exists());
+}

@@ -40,6 +40,8 @@ pub const ELEMENTS_MAX: u64 = 1 << 26;
 
 pub use error::TableError;
 pub use row_hash::RowHasher;
+/// The libraries whose types stand in signatures here: rows and schemas, for who does not name them among dependencies.
+pub use {arrow_array, arrow_schema};
 
 #[cfg(test)]
 mod samples;

@@ -162,6 +162,22 @@ pub enum FileError {
         /// Which directory.
         path: PathBuf,
     },
+    /// Nothing is named as a pattern says.
+    #[error("{}: no file has such a name, and `*`, `?`, `[...]` and `**` in it match none", path.display())]
+    NoMatch {
+        /// The pattern.
+        path: PathBuf,
+    },
+    /// A name that nothing has could be a pattern, and is none.
+    #[error("{}: no file has this name, and {part:?} is no pattern: {reason}", path.display())]
+    Pattern {
+        /// The name.
+        path: PathBuf,
+        /// The part of it that is wrong.
+        part: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A path is neither a regular file nor a directory, or not the one of the two that is needed.
     #[error("{}: not a {expected}", path.display())]
     WrongKind {

@@ -24,6 +24,7 @@ mod local;
 mod location;
 mod output;
 pub mod paths;
+mod pattern;
 mod registry;
 mod system;
 

@@ -55,6 +55,7 @@ macro_rules! file_system_contract {
                 single::a_folder_lists_what_can_be_input_in_the_order_of_names,
                 single::small_files_are_read_up_to_a_length,
                 single::what_is_hidden_is_never_input,
+                single::a_pattern_stands_for_the_files_that_match,
                 folders::a_folder_is_one_jobs,
                 folders::of_several_jobs_that_want_a_folder_at_once_one_gets_it,
                 folders::a_folder_in_which_something_is_is_nobodys,

@@ -152,20 +152,35 @@ pub fn small_files_are_read_up_to_a_length(fixture: &Fixture) {
     assert!(system.is_there(&file).unwrap());
 }
 
+/// The files that a name stands for, and their lengths.
+fn visit(location: &Location) -> Result<Vec<(Location, u64)>, FileError> {
+    let mut found = Vec::new();
+    let visited = crate::visit_files(
+        (&[location.to_path_buf()], false),
+        |_| Ok(()),
+        |file, status| -> Result<(), FileError> {
+            found.push((file.clone(), status.bytes));
+            Ok(())
+        },
+    );
+    visited.map(|()| found)
+}
+
+/// In the order of their names, whatever is a folder here.
+pub fn a_pattern_stands_for_the_files_that_match(fixture: &Fixture) {
+    let folder = fixture.folder.join("folder");
+    let files = ["a/1.csv", "a/2.csv", "a/3.txt", "b/c/4.csv"].map(|name| folder.join(name));
+    files.iter().for_each(|file| (fixture.put)(file, b"text"));
+    for (pattern, matches) in [("a/*.csv", vec![0, 1]), ("**/*.csv", vec![0, 1, 3]), ("[a]", vec![0, 1, 2])] {
+        let matches: Vec<_> = matches.into_iter().map(|at: usize| (files[at].clone(), 4)).collect();
+        assert_eq!(visit(&folder.join(pattern)).unwrap(), matches, "{pattern}");
+    }
+    let missing = folder.join("*/*.parquet");
+    assert!(matches!(visit(&missing), Err(FileError::NoMatch { path }) if path == missing.to_path_buf()));
+}
+
 /// By whatever name it is given; a folder may be called so.
 pub fn what_is_hidden_is_never_input(fixture: &Fixture) {
-    let visit = |location: &Location| {
-        let mut found = Vec::new();
-        let visited = crate::visit_files(
-            (&[location.to_path_buf()], false),
-            |_| Ok(()),
-            |file, status| -> Result<(), FileError> {
-                found.push((file.clone(), status.bytes));
-                Ok(())
-            },
-        );
-        visited.map(|()| found)
-    };
     let folder = fixture.folder.join("_folder");
     let (seen, hidden) = (folder.join("seen"), [folder.join("_hidden"), folder.join(".hidden")]);
     hidden.iter().for_each(|file| (fixture.put)(file, b"hidden"));

@@ -1,0 +1,269 @@
+//! What is done with the rows of a table.
+
+use exobus_actors::futures::Futures;
+use exobus_actors::task::JobError;
+use exobus_tables::jobs::convert::{ConvertTable, convert};
+use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
+use exobus_tables::jobs::shuffle::{ShuffleTable, shuffle};
+use exobus_tables::jobs::sort::{SortTable, sort};
+use exobus_tables::jobs::{FileSize, Rewrite, Rewritten};
+use exobus_tables::semantics::{KeyColumn, NoKeyColumn};
+use serde::Serialize;
+
+use super::{Table, TableJobError};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What a [`Table`] does with its rows.
+pub trait Verb: sealed::Sealed + Sized {
+    /// What the program of it is told.
+    type Params: Serialize + Send + 'static;
+    /// The program that does it, as clients of a cluster name it.
+    const PROGRAM: &'static str;
+
+    #[doc(hidden)]
+    fn params(self, table: Rewrite) -> Result<Self::Params, TableJobError>;
+
+    #[doc(hidden)]
+    fn run(futures: Futures, params: Self::Params) -> impl Future<Output = Result<Rewritten, JobError>>;
+}
+
+/// Rows stay in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct Convert;
+
+/// Rows get the order of a key.
+#[derive(Clone, Debug)]
+pub struct Sort(Key);
+
+/// Rows get a random order.
+#[derive(Clone, Copy, Debug)]
+pub struct Shuffle {
+    seed: u64,
+}
+
+/// One row of each key stays.
+#[derive(Clone, Debug)]
+pub struct Dedupe {
+    key: Key,
+    keep: Keep,
+    order_by: Key,
+}
+
+/// Columns, or which of them is none.
+type Key = Result<Vec<KeyColumn>, NoKeyColumn>;
+
+/// A column of a key: a [`KeyColumn`], or its text as `--key` has it, `ts:desc:nulls-first`.
+pub trait IntoKeyColumn {
+    /// It.
+    ///
+    /// # Errors
+    /// The text is none.
+    fn into_key_column(self) -> Result<KeyColumn, NoKeyColumn>;
+}
+
+impl IntoKeyColumn for KeyColumn {
+    fn into_key_column(self) -> Result<KeyColumn, NoKeyColumn> {
+        Ok(self)
+    }
+}
+
+macro_rules! key_text {
+    ($($text:ty),*) => {$(
+        impl IntoKeyColumn for $text {
+            fn into_key_column(self) -> Result<KeyColumn, NoKeyColumn> {
+                self.parse()
+            }
+        }
+    )*};
+}
+key_text!(&str, String, &String);
+
+fn key<K: IntoKeyColumn>(columns: impl IntoIterator<Item = K>) -> Key {
+    columns.into_iter().map(IntoKeyColumn::into_key_column).collect()
+}
+
+/// A key that has a column.
+fn some_column(key: Key) -> Result<Vec<KeyColumn>, TableJobError> {
+    match key?.as_slice() {
+        [] => Err(TableJobError::NoKey),
+        key => Ok(key.to_vec()),
+    }
+}
+
+impl Table {
+    /// Rows in the order of a key, of which the first column decides first; rows of one key stay in their order. What stands in the text
+    /// of a column is that of `--key`: `ts:desc`, `name:nulls-first`, `address.city`.
+    ///
+    /// ```
+    /// use exobus::Table;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("cities.csv"), folder.path().join("sorted"));
+    /// std::fs::write(&file, "city,people\noslo,717710\nrome,2748109\nlima,10092000\n")?;
+    /// let sorted = Table::read(&file).sort_by(["people:desc"]);
+    /// # let sorted = sorted.memory(128 << 20).executors(2);
+    /// sorted.write(&output)?;
+    /// let text = std::fs::read_to_string(output.join("part-00000.csv"))?;
+    /// assert_eq!(text, "city,people\nlima,10092000\nrome,2748109\noslo,717710\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn sort_by<K: IntoKeyColumn>(self, columns: impl IntoIterator<Item = K>) -> Table<Sort> {
+        self.with(Sort(key(columns)))
+    }
+
+    /// Rows in a random order, which follows from the seed and the input alone, as files whose lengths differ by one row at most: for
+    /// training data and tests, not for secrets.
+    ///
+    /// ```
+    /// use exobus::Table;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("numbers.csv"), folder.path().join("shards"));
+    /// let numbers: String = (0..10).map(|number| format!("{number}\n")).collect();
+    /// std::fs::write(&file, format!("number\n{numbers}"))?;
+    /// let shuffled = Table::read(&file).shuffle(7).rows_per_file(4);
+    /// # let shuffled = shuffled.memory(128 << 20).executors(2);
+    /// let written = shuffled.write(&output)?;
+    /// assert_eq!((written.rows, written.files), (10, 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shuffle(self, seed: u64) -> Table<Shuffle> {
+        self.with(Shuffle { seed })
+    }
+
+    /// One row of each key, in the order of the key: the first unless [`keep`](Table::keep) says otherwise, in the order of
+    /// [`order_by`](Table::order_by) and then of the input.
+    ///
+    /// ```
+    /// use exobus::{Keep, Table};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("pages.csv"), folder.path().join("newest"));
+    /// std::fs::write(&file, "url,ts\nb,5\na,3\na,9\na,4\n")?;
+    /// let newest = Table::read(&file).dedupe(["url"]).order_by(["ts"]).keep(Keep::Last);
+    /// # let newest = newest.memory(128 << 20).executors(2);
+    /// let written = newest.write(&output)?;
+    /// assert_eq!((written.rows_read, written.rows), (4, 2));
+    /// assert_eq!(std::fs::read_to_string(output.join("part-00000.csv"))?, "url,ts\na,9\nb,5\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn dedupe<K: IntoKeyColumn>(self, columns: impl IntoIterator<Item = K>) -> Table<Dedupe> {
+        self.with(Dedupe { key: key(columns), keep: Keep::default(), order_by: Ok(Vec::new()) })
+    }
+
+    /// Rows of a file, at most, 1 at least: without a verb rows stay in their order, in files of another format or length.
+    ///
+    /// ```
+    /// use exobus::{OutputFormat, Table};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("cities.csv"), folder.path().join("cities"));
+    /// std::fs::write(&file, "city,people\noslo,717710\nrome,2748109\nlima,10092000\n")?;
+    /// let table = Table::read(&file).output_format(OutputFormat::Parquet).rows_per_file(2);
+    /// # let table = table.memory(128 << 20).executors(2);
+    /// assert_eq!(table.write(&output)?.files, 2);
+    /// assert_eq!(Table::read(output.join("part-0000?.parquet")).first_rows(9)?.batches.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn rows_per_file(mut self, rows: u64) -> Self {
+        self.writing.file_size = FileSize::Rows(rows.max(1));
+        self
+    }
+}
+
+impl Table<Shuffle> {
+    /// Rows of a file, at most, 1 at least.
+    #[must_use]
+    pub fn rows_per_file(mut self, rows: u64) -> Self {
+        self.writing.file_size = FileSize::Rows(rows.max(1));
+        self
+    }
+}
+
+impl Table<Dedupe> {
+    /// Which row of a key stays. Default: the first.
+    #[must_use]
+    pub fn keep(mut self, keep: Keep) -> Self {
+        self.verb.keep = keep;
+        self
+    }
+
+    /// In which order rows of a key are, before that of the input.
+    #[must_use]
+    pub fn order_by<K: IntoKeyColumn>(mut self, columns: impl IntoIterator<Item = K>) -> Self {
+        self.verb.order_by = key(columns);
+        self
+    }
+}
+
+impl sealed::Sealed for Convert {}
+impl sealed::Sealed for Sort {}
+impl sealed::Sealed for Shuffle {}
+impl sealed::Sealed for Dedupe {}
+
+impl Verb for Convert {
+    type Params = ConvertTable;
+    const PROGRAM: &'static str = "table.convert@1";
+
+    fn params(self, table: Rewrite) -> Result<ConvertTable, TableJobError> {
+        Ok(ConvertTable { table })
+    }
+
+    fn run(futures: Futures, params: ConvertTable) -> impl Future<Output = Result<Rewritten, JobError>> {
+        convert(futures, params)
+    }
+}
+
+impl Verb for Sort {
+    type Params = SortTable;
+    const PROGRAM: &'static str = "table.sort@1";
+
+    fn params(self, table: Rewrite) -> Result<SortTable, TableJobError> {
+        Ok(SortTable { table, key: some_column(self.0)? })
+    }
+
+    fn run(futures: Futures, params: SortTable) -> impl Future<Output = Result<Rewritten, JobError>> {
+        sort(futures, params)
+    }
+}
+
+impl Verb for Shuffle {
+    type Params = ShuffleTable;
+    const PROGRAM: &'static str = "table.shuffle@1";
+
+    fn params(self, table: Rewrite) -> Result<ShuffleTable, TableJobError> {
+        Ok(ShuffleTable { table, seed: self.seed })
+    }
+
+    fn run(futures: Futures, params: ShuffleTable) -> impl Future<Output = Result<Rewritten, JobError>> {
+        shuffle(futures, params)
+    }
+}
+
+impl Verb for Dedupe {
+    type Params = DedupeTable;
+    const PROGRAM: &'static str = "table.dedupe@1";
+
+    fn params(self, table: Rewrite) -> Result<DedupeTable, TableJobError> {
+        Ok(DedupeTable { table, key: some_column(self.key)?, keep: self.keep, order_by: self.order_by? })
+    }
+
+    fn run(futures: Futures, params: DedupeTable) -> impl Future<Output = Result<Rewritten, JobError>> {
+        dedupe(futures, params)
+    }
+}
