@@ -8,6 +8,9 @@ use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
 use exobus_shuffle::Strategy;
+use exobus_tables::jobs::convert::{ConvertTable, convert};
+use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
+use exobus_tables::jobs::shuffle::{ShuffleTable, shuffle};
 use exobus_tables::jobs::sort::{SortTable, sort};
 use exobus_tables::jobs::{FileSize, Rewrite, WriteOptions};
 use exobus_tables::reading::ReadOptions;
@@ -39,44 +42,115 @@ impl Seeded {
 /// A verb over a table, on a node.
 pub struct Case {
     pub table: Table,
+    /// Where it runs.
+    pub shape: Shape,
+    /// Where it runs once more, and makes the same files.
+    pub again: Option<Shape>,
     verb: Verb,
+    writing: WriteOptions,
     /// Files are given one by one, or their folder is.
     by_folder: bool,
-    executors: usize,
-    memory_bytes: u64,
 }
 
-/// What is done. Whoever adds a verb says here which options it has, how it is run and what DuckDB is asked, and how that is answered in `VERBS` of `oracle.py`.
+/// A node, and how rows go through it.
+pub struct Shape {
+    executors: usize,
+    memory_bytes: u64,
+    strategy: Option<Strategy>,
+}
+
+impl Shape {
+    fn new(seeded: &mut Seeded) -> Self {
+        let strategies: Vec<_> = std::iter::once(None).chain(Strategy::ALL.map(Some)).collect();
+        let (executors, memory_bytes) = (seeded.pick(&[1, 2, 4]), seeded.pick(&[64, 96, 256]) * MIB);
+        Self { executors, memory_bytes, strategy: seeded.pick(&strategies) }
+    }
+}
+
+/// What is done. Whoever adds a verb says here which options it has, how it is run and what DuckDB is asked, and how that is answered in `VERBS` of `verbs.py`.
 enum Verb {
-    Sort { key: Vec<KeyColumn>, files: u32, strategy: Option<Strategy>, writing: WriteOptions },
+    Sort { key: Vec<KeyColumn> },
+    Shuffle { seed: u64 },
+    Dedupe { key: Vec<KeyColumn>, keep: Keep, order_by: Vec<KeyColumn> },
+    Convert,
 }
 
 impl Verb {
     fn new(seeded: &mut Seeded, table: &Table) -> Self {
-        let strategies: Vec<_> = std::iter::once(None).chain(Strategy::ALL.map(Some)).collect();
+        match seeded.pick(&["sort", "sort", "shuffle", "dedupe", "convert"]) {
+            "sort" => Self::Sort { key: key(seeded, table, &[1, 1, 2, 3, 4]) },
+            "shuffle" => Self::Shuffle { seed: seeded.next() },
+            "dedupe" => {
+                let (key, keep) = (key(seeded, table, &[1, 1, 2, 3]), seeded.pick(&[Keep::First, Keep::Last]));
+                Self::Dedupe { key, keep, order_by: self::key(seeded, table, &[0, 1, 2]) }
+            }
+            _ => Self::Convert,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Sort { .. } => "sort",
+            Self::Shuffle { .. } => "shuffle",
+            Self::Dedupe { .. } => "dedupe",
+            Self::Convert => "convert",
+        }
+    }
+
+    /// How its output is written: `convert` has all formats that its table has, the others have Parquet.
+    fn writing(&self, seeded: &mut Seeded, table: &Table) -> WriteOptions {
+        let count = FileSize::Count(seeded.pick(&[1, 1, 2, 3, 8]));
+        let rows = FileSize::Rows(seeded.pick(&[table.rows / 9 + 1, table.rows / 2 + 1, 333, 5000]));
+        let bytes = FileSize::Bytes(seeded.pick(&[1 << 15, 1 << 20]));
+        let splits = FileSize::Bytes(seeded.pick(&[1, 1 << 12, 1 << 20]));
+        let text = if table.texts { OutputFormat::Csv } else { OutputFormat::Arrow };
+        let tabbed = if table.texts { OutputFormat::Tsv } else { OutputFormat::Parquet };
+        let (sizes, formats): (&[_], &[_]) = match self {
+            Self::Sort { .. } => (&[count], &[OutputFormat::Parquet]),
+            Self::Shuffle { .. } => (&[count, rows], &[OutputFormat::Parquet]),
+            Self::Dedupe { .. } => (&[count, count, bytes], &[OutputFormat::Parquet]),
+            Self::Convert => (&[count, rows, splits], &[OutputFormat::Parquet, OutputFormat::Arrow, text, tabbed]),
+        };
         let compressions = [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd(1)];
-        let writing = WriteOptions {
-            format: Some(OutputFormat::Parquet),
+        WriteOptions {
+            format: Some(seeded.pick(formats)),
             compression: seeded.pick(&compressions),
             group_rows: seeded.pick(&[1, 37, 1000, 122_880]),
-            ..WriteOptions::default()
-        };
-        let strategy = seeded.pick(&strategies);
-        Self::Sort { key: key(seeded, table), files: seeded.pick(&[1, 1, 2, 3, 8]), strategy, writing }
+            file_size: seeded.pick(sizes),
+        }
     }
 
     /// What `check` of the oracle is told about it.
     fn question(&self) -> Value {
+        let mut question = match self {
+            Self::Sort { key } => json!({ "key": key }),
+            Self::Dedupe { key, keep, order_by } => json!({ "key": key, "keep": keep, "order_by": order_by }),
+            Self::Shuffle { .. } | Self::Convert => json!({}),
+        };
+        question["verb"] = json!(self.name());
+        question
+    }
+
+    fn arguments(&self) -> Vec<String> {
         match self {
-            Self::Sort { key, files, .. } => json!({ "verb": "sort", "key": key, "files": files }),
+            Self::Sort { key } => vec!["--key".to_owned(), key_text(key)],
+            Self::Shuffle { seed } => vec!["--seed".to_owned(), seed.to_string()],
+            Self::Dedupe { key, keep, order_by } => {
+                let mut arguments = vec!["--key".to_owned(), key_text(key), "--keep".to_owned(), keep.to_string()];
+                if !order_by.is_empty() {
+                    arguments.extend(["--order-by".to_owned(), key_text(order_by)]);
+                }
+                arguments
+            }
+            Self::Convert => Vec::new(),
         }
     }
 }
 
-/// Up to four columns that have an order.
-fn key(seeded: &mut Seeded, table: &Table) -> Vec<KeyColumn> {
+/// Columns that have an order, as many as one of these at most.
+fn key(seeded: &mut Seeded, table: &Table, columns: &[usize]) -> Vec<KeyColumn> {
     let mut key: Vec<KeyColumn> = Vec::new();
-    for _ in 0..seeded.pick(&[1, 1, 2, 3, 4]) {
+    for _ in 0..seeded.pick(columns) {
         let column = seeded.pick(&table.keys.iter().collect::<Vec<_>>()).clone();
         if key.iter().all(|other| other.column != column) {
             let nulls = seeded.pick(&[Nulls::Last, Nulls::First]);
@@ -90,8 +164,11 @@ impl Case {
     pub fn new(seed: u64, table: Table) -> Self {
         let mut seeded = Seeded(seed);
         let verb = Verb::new(&mut seeded, &table);
-        let (by_folder, executors) = (seeded.pick(&[false, true]), seeded.pick(&[1, 2, 4]));
-        Self { table, verb, by_folder, executors, memory_bytes: seeded.pick(&[64, 96, 256]) * MIB }
+        let writing = verb.writing(&mut seeded, &table);
+        let (by_folder, shape) = (seeded.pick(&[false, true]), Shape::new(&mut seeded));
+        let runs_twice = matches!(verb, Verb::Shuffle { .. }) || seeded.pick(&[true, false, false, false]);
+        let again = runs_twice.then(|| Shape::new(&mut seeded));
+        Self { table, shape, again, verb, writing, by_folder }
     }
 
     fn inputs(&self) -> Vec<PathBuf> {
@@ -101,24 +178,44 @@ impl Case {
         }
     }
 
+    fn rewrite(&self, shape: &Shape, output: &Path) -> Rewrite {
+        let reading = ReadOptions {
+            schema: self.table.schema.clone(),
+            select: self.table.select.clone(),
+            filter: self.table.filter.as_ref().map(|text| text.parse().unwrap()),
+            ..ReadOptions::default()
+        };
+        let (strategy, writing) = (shape.strategy, self.writing);
+        Rewrite { reading, writing, strategy, ..Rewrite::new(self.inputs(), output.to_owned()) }
+    }
+
     /// Runs it in a node of this process; how many rows there were.
-    pub async fn run(&self, output: &Path, spill: &Path) -> Result<u64, JobError> {
-        let mut options = NodeOptions::alone(self.executors, self.memory_bytes);
+    pub async fn run(&self, shape: &Shape, output: &Path, spill: &Path) -> Result<u64, JobError> {
+        let mut options = NodeOptions::alone(shape.executors, shape.memory_bytes);
         options.store.spill_dirs = vec![spill.to_owned()];
         let node = Node::start(options).unwrap();
-        let (inputs, output) = (self.inputs(), output.to_owned());
-        let reading = ReadOptions { schema: self.table.schema.clone(), ..ReadOptions::default() };
+        let (job, table) = (JobId::new(), self.rewrite(shape, output));
         let result = match &self.verb {
-            Verb::Sort { key, files, strategy, writing } => {
-                let writing = WriteOptions { file_size: FileSize::Count(*files), ..*writing };
-                let table = Rewrite { reading, writing, strategy: *strategy, ..Rewrite::new(inputs, output) };
+            Verb::Sort { key } => {
                 let params = SortTable { table, key: key.clone() };
-                let program = async move |futures| sort(futures, params).await;
-                node.run(JobId::new(), "table.sort", None, program).await.0.map(|report| report.rows)
+                node.run(job, "table.sort", None, async move |futures| sort(futures, params).await).await.0
+            }
+            Verb::Shuffle { seed } => {
+                let params = ShuffleTable { table, seed: *seed };
+                node.run(job, "table.shuffle", None, async move |futures| shuffle(futures, params).await).await.0
+            }
+            Verb::Dedupe { key, keep, order_by } => {
+                let (key, keep, order_by) = (key.clone(), *keep, order_by.clone());
+                let params = DedupeTable { table, key, keep, order_by };
+                node.run(job, "table.dedupe", None, async move |futures| dedupe(futures, params).await).await.0
+            }
+            Verb::Convert => {
+                let params = ConvertTable { table };
+                node.run(job, "table.convert", None, async move |futures| convert(futures, params).await).await.0
             }
         };
         node.stop();
-        result
+        result.map(|report| report.rows)
     }
 
     /// Runs it as people do.
@@ -135,27 +232,38 @@ impl Case {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let mut arguments = match &self.verb {
-            Verb::Sort { key, files, strategy, writing } => {
-                let mut arguments = ["sort", "--format", "parquet", "--key"].map(str::to_owned).to_vec();
-                arguments.push(key_text(key));
-                arguments.extend(["--partitions".to_owned(), files.to_string()]);
-                arguments.extend(["--row-group-rows".to_owned(), writing.group_rows.to_string()]);
-                arguments.extend(strategy.iter().flat_map(|one| ["--strategy".to_owned(), one.name().to_owned()]));
-                arguments
-            }
-        };
-        arguments.extend(["--executors".to_owned(), self.executors.to_string()]);
-        arguments.extend(["--memory".to_owned(), format!("{}MiB", self.memory_bytes / MIB)]);
-        arguments.extend(self.table.schema.iter().flat_map(|schema| ["--schema".to_owned(), schema.clone()]));
+        let mut arguments = vec![self.verb.name().to_owned()];
+        arguments.extend(self.verb.arguments());
+        let mut say = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+        let (table, shape) = (&self.table, &self.shape);
+        say("--format", self.form());
+        match self.writing.file_size {
+            FileSize::Count(files) => say("--partitions", files.to_string()),
+            FileSize::Rows(rows) => say("--rows-per-file", rows.to_string()),
+            FileSize::Bytes(bytes) => say("--file-bytes", bytes.to_string()),
+        }
+        say("--row-group-rows", self.writing.group_rows.to_string());
+        shape.strategy.iter().for_each(|strategy| say("--strategy", strategy.name().to_owned()));
+        say("--executors", shape.executors.to_string());
+        say("--memory", format!("{}MiB", shape.memory_bytes / MIB));
+        table.schema.iter().for_each(|schema| say("--schema", schema.clone()));
+        table.select.iter().for_each(|columns| say("--select", columns.join(",")));
+        table.filter.iter().for_each(|condition| say("--where", condition.clone()));
         arguments.extend(self.inputs().iter().map(|path| path.display().to_string()));
         arguments
     }
 
-    /// What the oracle is asked about the output.
-    pub fn question(&self, output: &Path) -> Value {
+    fn form(&self) -> String {
+        self.writing.format.map(|format| format.to_string()).unwrap_or_default()
+    }
+
+    /// What the oracle is asked about the output, which has so many rows, where that is known.
+    pub fn question(&self, output: &Path, rows: Option<u64>) -> Value {
         let mut question = self.verb.question();
         question["output"] = json!(output);
+        question["form"] = json!(self.form());
+        question["size"] = json!(self.writing.file_size);
+        question["rows"] = json!(rows);
         question
     }
 }

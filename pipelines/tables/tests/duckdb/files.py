@@ -66,13 +66,13 @@ class Table:
             stem = os.path.join(folder, f"f{at}")
             self.files.append({"parquet": parquet, "duckdb": by_duckdb, "text": text, "arrow": arrow}[form](rng, stem, table, types))
 
-    def unified(self):
-        """Names and types of the columns of all files, as they are in the output."""
+    def unified(self, form="parquet"):
+        """Names and types of the columns of all files, as they are in an output of this format."""
         types = {}
         for file in self.files:
             for field in file.truth.schema:
                 types[field.name] = values.unified(types[field.name], field.type) if field.name in types else field.type
-        return {name: values.stored(of) for name, of in types.items()}
+        return {name: values.stored(of, form) for name, of in types.items()}
 
 
 def seen(table, form):

@@ -17,6 +17,11 @@ pub struct Table {
     pub rows: u64,
     /// The column whose types in two files have none that holds both: there is no such table.
     pub refused: Option<String>,
+    /// What `--select` and `--where` have to say.
+    pub select: Option<Vec<String>>,
+    pub filter: Option<String>,
+    /// Whether text has the types of what is selected.
+    pub texts: bool,
     /// Columns, and paths to fields of them, that can be keys.
     pub keys: Vec<String>,
     /// Which formats it has.

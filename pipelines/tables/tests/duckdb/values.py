@@ -264,12 +264,26 @@ def in_parquet(of):
     return of
 
 
-def stored(of):
-    """The type of a column in the output, which is Parquet."""
+def stored(of, form):
+    """The type of a column in the output."""
     def flat(of):
-        if pa.types.is_date64(of):
+        types = pa.types
+        if form == "arrow":
+            return of
+        if types.is_date64(of):
             return pa.date32()
-        if pa.types.is_decimal32(of) or pa.types.is_decimal64(of):
+        if types.is_decimal32(of) or types.is_decimal64(of):
             return pa.decimal128(of.precision, of.scale)
-        return in_parquet(of)
+        if form == "parquet":
+            return in_parquet(of)
+        if types.is_float16(of):
+            return pa.float32()
+        return pa.string() if types.is_large_string(of) else of
     return mapped(of, flat)
+
+
+def has_text(of):
+    """Whether CSV and TSV have the type."""
+    types = pa.types
+    is_binary = types.is_binary(of) or types.is_large_binary(of) or types.is_fixed_size_binary(of)
+    return not (types.is_nested(of) or types.is_time(of) or types.is_duration(of) or types.is_null(of) or is_binary and not types.is_decimal(of))

@@ -1,0 +1,137 @@
+"""What verbs have to make of a table."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+import compare
+import files
+from sql import order_terms, quoted, resolve
+
+
+class Written:
+    """The output of a verb, in the order of its files."""
+
+    def __init__(self, folder, form, schema):
+        self.form, self.paths = form, [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(f".{form}")]
+        tables = [read(path, form, schema) for path in self.paths]
+        self.lengths, self.rows = [table.num_rows for table in tables], pa.concat_tables(tables)
+        self.ids = self.rows.column("id").combine_chunks()
+
+
+def read(path, form, schema):
+    if form == "parquet":
+        return pq.read_table(path, partitioning=None)
+    if form == "arrow":
+        with pa.memory_map(path) as file:
+            return pa.ipc.open_file(file).read_all()
+    texts = pa.csv.ConvertOptions(column_types={name: pa.string() for name in schema.names}, null_values=[""], strings_can_be_null=True,
+                                  quoted_strings_can_be_null=False)
+    parsing = pa.csv.ParseOptions(delimiter={"csv": ",", "tsv": "\t"}[form], newlines_in_values=True)
+    table = pa.csv.read_csv(path, parse_options=parsing, convert_options=texts)
+    of = lambda name: schema.field(name).type if name in schema.names else pa.string()  # noqa: E731
+    return pa.table({name: column.cast(of(name)) for name, column in zip(table.column_names, table.columns)})
+
+
+def check_sort(oracle, written, key, size):
+    """Files in the order of the key; rows of one key are in that of the input."""
+    columns, terms = ordered(oracle, "k", key)
+    ids = oracle.ids(f"select id from {oracle.rows_of(columns)} order by {', '.join([*terms, 'id'])}")
+    return lengths_differ(written, size, None) or order_differs(oracle, written, ids, key) or rows_differ(oracle, written)
+
+
+def check_dedupe(oracle, written, key, keep, order_by, size):
+    """One row of each key, in the order of the keys."""
+    (keys, key_terms), (ties, tie_terms) = ordered(oracle, "k", key), ordered(oracle, "o", order_by)
+    partition = f"partition by {', '.join(keys)}"
+    ranked = (f"select *, row_number() over ({partition} order by {', '.join([*tie_terms, 'id'])}) as place, count(*) over ({partition}) as places "
+              f"from {oracle.rows_of({**keys, **ties})}")
+    stays = {"First": "place = 1", "Last": "place = places"}[keep]
+    ids = oracle.ids(f"select id from ({ranked}) where {stays} order by {', '.join(key_terms)}")
+    return lengths_differ(written, size, None) or order_differs(oracle, written, ids, [*key, *order_by]) or rows_differ(oracle, written)
+
+
+def check_shuffle(oracle, written, size):
+    """All rows, in an order that is not that of the input, and in files of even length."""
+    ids = oracle.ids(f"select id from {oracle.rows_of({})} order by id")
+    if not written.ids.sort().equals(ids):
+        return f"other rows: {len(written.ids)}, not {len(ids)}"
+    if len(ids) > 20 and written.ids.equals(ids):
+        return "rows are in the order of the input"
+    return lengths_differ(written, size, "even") or rows_differ(oracle, written)
+
+
+def check_convert(oracle, written, size):
+    """All rows in the order of the input."""
+    ids = oracle.ids(f"select id from {oracle.rows_of({})} order by id")
+    lengths = "full" if "Rows" in size else "even"
+    return lengths_differ(written, size, lengths) or order_differs(oracle, written, ids, []) or rows_differ(oracle, written)
+
+
+VERBS = {"sort": check_sort, "shuffle": check_shuffle, "dedupe": check_dedupe, "convert": check_convert}
+
+
+def ordered(oracle, prefix, key):
+    """The columns of a key by names with this prefix, and what DuckDB orders by."""
+    columns = {f"{prefix}{at}": column["column"] for at, column in enumerate(key)}
+    terms = [term for name, column in zip(columns, key) for term in order_terms(name, resolve(oracle.types, column["column"])[2], column)]
+    return columns, terms
+
+
+def lengths_differ(written, size, lengths):
+    """How many files there are, and how many rows are in each: as many in all ("even"), or as many as it takes until there are none left ("full")."""
+    [(unit, of)] = size.items()
+    if unit == "Bytes":
+        return None if written.paths else "no file"
+    rows = sum(written.lengths)
+    count = of if unit == "Count" else max(1, -(-rows // of))
+    if len(written.lengths) != count:
+        return f"{len(written.lengths)} files, not {count}"
+    is_full = lengths != "full" or written.lengths == [min(of, rows - of * at) for at in range(count)]
+    is_even = lengths != "even" or max(written.lengths) - min(written.lengths) <= 1
+    return None if is_full and is_even else f"files of {written.lengths} rows"
+
+
+def order_differs(oracle, written, ids, key):
+    found = written.ids
+    if found.equals(ids):
+        return None
+    if len(found) != len(ids):
+        missing, more = sorted(set(ids.to_pylist()) - set(found.to_pylist()))[:5], sorted(set(found.to_pylist()) - set(ids.to_pylist()))[:5]
+        return f"other rows: {len(found)}, not {len(ids)}; DuckDB alone has {missing}, the output alone {more}"
+    at = pc.index(pc.not_equal(found, ids), True).as_py()
+    expected = oracle.all_rows()
+    tops = [resolve(oracle.types, column["column"])[0] for column in key]
+    row = lambda of: [compare.shown(expected.column(name).combine_chunks(), of) for name in tops]  # noqa: E731
+    here, there = found[at].as_py(), ids[at].as_py()
+    return f"row {at} of the output is row {here} of the input, {row(here)}; DuckDB has row {there} there, {row(there)}"
+
+
+def rows_differ(oracle, written):
+    """Compares types and values with those of the input, bit by bit, and with what DuckDB reads."""
+    expected = oracle.expected(written.form)
+    if written.rows.column_names != expected.column_names:
+        return f"columns {written.rows.column_names}, not {expected.column_names}"
+    for name in expected.column_names:
+        one, other = written.rows.column(name).combine_chunks(), expected.column(name).combine_chunks().take(written.ids)
+        if not compare.same_type(one.type, other.type):
+            return f"column {name} is {one.type}, not {other.type}"
+        if written.form in ("csv", "tsv") and pa.types.is_floating(one.type):
+            # There is one NaN in text.
+            one, other = [pc.if_else(pc.is_nan(side), pa.scalar(float("nan"), side.type), side) for side in (one, other)]
+        if found := compare.difference(name, one, other):
+            return f"found and expected: {found}"
+    return duckdb_reads(oracle, written) if written.form == "parquet" else None
+
+
+def duckdb_reads(oracle, written):
+    """Whether DuckDB reads from the output what pyarrow does."""
+    rows = files.for_duckdb(written.rows)
+    oracle.connection.register("written", rows)
+    unequal = " or ".join(f"a.{quoted(name)} is distinct from b.{quoted(name)}" for name in rows.column_names)
+    count = oracle.connection.execute(
+        f"select count(*) from read_parquet({written.paths}) as a positional join written as b where {unequal}").fetchall()[0][0]
+    return f"DuckDB reads {count} rows of the output otherwise than pyarrow" if count else None
