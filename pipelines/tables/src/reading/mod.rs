@@ -21,8 +21,8 @@ pub use self::options::ReadOptions;
 pub(crate) use self::rows::{ReadRows, TableFile, TableReader};
 use crate::TableError;
 use crate::block::Layout;
-use crate::expression::Bound;
-use crate::semantics::conformed;
+use crate::expression::{Bound, Expression};
+use crate::semantics::{conformed, find_column};
 
 /// How rows are read: what tasks are told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,8 @@ impl Reading {
     /// The condition is none for its rows.
     pub(crate) fn new(options: ReadOptions, table: &Schema) -> Result<Self, TableError> {
         let Some(condition) = &options.filter else { return Ok(Self { options, condition_columns: None }) };
-        let columns = condition.bind(table)?.columns();
+        condition.bind(table)?;
+        let columns = named_columns(condition, table)?;
         // A condition of no column is one of all rows: these are counted in a column.
         let columns = if columns.is_empty() { vec![0] } else { columns };
         let layout = Layout::new(&table.project(&columns)?)?;
@@ -52,6 +53,17 @@ impl Reading {
         let schema = Layout::decode(layout)?.schema().clone();
         Ok(Some(Condition { bound: condition.bind(&schema)?, schema }))
     }
+}
+
+/// Numbers of the columns that a condition names, rising: also of those whose values decide nothing, as where they are compared with null or are nulls only, since it is
+/// bound to the schema of these columns again.
+fn named_columns(condition: &Expression, table: &Schema) -> Result<Vec<usize>, TableError> {
+    let names = condition.columns().into_iter();
+    let found = names.filter_map(|name| find_column(table.fields(), name).transpose());
+    let mut columns = found.map(|found| Ok(found?.0[0])).collect::<Result<Vec<usize>, TableError>>()?;
+    columns.sort_unstable();
+    columns.dedup();
+    Ok(columns)
 }
 
 /// What rows have to meet.

@@ -164,6 +164,23 @@ fn values_compare_as_the_table_has_them_whatever_the_file_has() {
 }
 
 #[test]
+fn columns_whose_values_decide_nothing_may_be_named() {
+    let batch = table(3, 300);
+    let bytes = written(&batch, 100);
+    let none = Field::new("none", DataType::Null, true);
+    let fields = batch.schema().fields().iter().cloned().chain([Arc::new(none)]).collect::<Vec<_>>();
+    for condition in [
+        "int = null or id < 2",
+        "none is null and id < 2",
+        "none = 3 or text = null or id < 2",
+        "none < rare or id < 2",
+    ] {
+        let (ids, _) = read(&bytes, &options(condition), &Schema::new(fields.clone()), true);
+        assert_eq!(ids, [0, 1], "{condition}");
+    }
+}
+
+#[test]
 fn only_columns_that_are_selected_come_and_the_condition_sees_others() {
     let batch = table(3, 300);
     let bytes = written(&batch, 100);

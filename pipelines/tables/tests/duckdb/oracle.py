@@ -104,7 +104,8 @@ class Oracle:
         return f"(with all_rows as materialized ({' union all '.join(selects)}) select * from all_rows where {self.condition.sql if self.condition else 'true'})"
 
     def ids(self, query):
-        return self.connection.sql(query).to_arrow_table().column("id").combine_chunks()
+        # Where no file has a row, it may be text.
+        return self.connection.sql(query).to_arrow_table().column("id").combine_chunks().cast(pa.int64())
 
 
 def conformed(column, of):

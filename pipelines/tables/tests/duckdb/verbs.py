@@ -19,7 +19,8 @@ class Written:
         self.form, self.paths = form, [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(f".{form}")]
         tables = [read(path, form, schema) for path in self.paths]
         self.lengths, self.rows = [table.num_rows for table in tables], pa.concat_tables(tables)
-        self.ids = self.rows.column("id").combine_chunks()
+        # Where there is no row, it may be text.
+        self.ids = self.rows.column("id").combine_chunks().cast(pa.int64())
 
 
 def read(path, form, schema):
