@@ -303,7 +303,7 @@ impl<V: Verb> Table<V> {
         let written = ran.map_err(|failure| TableJobError::Node { message: failure.to_string() })?;
         written.map_err(|error| match folder.withdraw(None) {
             Ok(()) => TableJobError::Job(error),
-            Err(withdraw) => TableJobError::Withdraw { error, withdraw },
+            Err(withdraw) => TableJobError::Withdraw { error: Box::new(error), withdraw: Box::new(withdraw) },
         })
     }
 

@@ -33,8 +33,8 @@ pub enum TableJobError {
     #[error("{error}; besides, files of it are left: {withdraw}")]
     Withdraw {
         /// Why it failed.
-        error: JobError,
+        error: Box<JobError>,
         /// Why they are left.
-        withdraw: FileError,
+        withdraw: Box<FileError>,
     },
 }

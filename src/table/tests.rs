@@ -29,7 +29,7 @@ fn text(file: PathBuf) -> String {
 
 #[test]
 fn inputs_are_one_name_or_several() {
-    let one = vec![PathBuf::from("a")];
+    let one = [PathBuf::from("a")];
     assert!(["a".paths(), "a".to_owned().paths(), Path::new("a").paths(), PathBuf::from("a").paths()] == [&one[..]; 4]);
     let two = vec![PathBuf::from("a"), PathBuf::from("b")];
     let text = ["a".to_owned(), "b".to_owned()];

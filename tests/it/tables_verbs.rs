@@ -11,11 +11,28 @@ use crate::support::{
 };
 use crate::tables::{ROWS, alone, files, write_table};
 
-/// The commands, what each is told besides, how many tasks of which stage have written files when something dies, and how many rows of the table stay.
-const VERBS: [(&str, &[&str], (&str, usize), u64); 3] = [
-    ("shuffle", &["--seed", "7"], ("table.reduce", 3), ROWS),
-    ("dedupe", &["--key", "city,ts", "--keep", "last", "--order-by", "id"], ("table.reduce", 3), DISTINCT),
-    ("convert", &[], ("table.convert", 1), ROWS),
+/// A command over the table.
+struct Verb {
+    name: &'static str,
+    /// What it is told besides.
+    more: &'static [&'static str],
+    /// The stage whose tasks write its files, and how many of them have when something dies.
+    stage: &'static str,
+    tasks: usize,
+    /// How many rows of the table stay.
+    rows: u64,
+}
+
+const VERBS: [Verb; 3] = [
+    Verb { name: "shuffle", more: &["--seed", "7"], stage: "table.reduce", tasks: 3, rows: ROWS },
+    Verb {
+        name: "dedupe",
+        more: &["--key", "city,ts", "--keep", "last", "--order-by", "id"],
+        stage: "table.reduce",
+        tasks: 3,
+        rows: DISTINCT,
+    },
+    Verb { name: "convert", more: &[], stage: "table.convert", tasks: 1, rows: ROWS },
 ];
 /// Keys of the table: cities, or none, with each of the times.
 const DISTINCT: u64 = 38_897;
@@ -27,7 +44,7 @@ fn arguments<'a>(verb: &'a str, more: &[&'a str], input: &'a str, output: &'a st
 
 #[test]
 fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
-    for (verb, more, (stage, tasks), rows) in VERBS {
+    for Verb { name: verb, more, stage, tasks, rows } in VERBS {
         let scratch = Scratch::new();
         write_table(&scratch.path("table"));
         let (input, expected, output) = (scratch.text("table"), scratch.text("expected"), scratch.text("out"));
@@ -55,7 +72,7 @@ fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
 
 #[test]
 fn a_node_that_is_killed_changes_nothing_of_what_becomes_of_a_table() {
-    for (verb, more, (stage, tasks), _) in VERBS {
+    for Verb { name: verb, more, stage, tasks, .. } in VERBS {
         let cluster = Cluster::start("go-on");
         let scratch = &cluster.scratch;
         write_table(&scratch.path("table"));

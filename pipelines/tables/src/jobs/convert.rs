@@ -402,7 +402,7 @@ mod tests {
             parts.into_iter().map(|part| part.splits).collect::<Vec<_>>()
         };
         assert_eq!(splits(8), [0..2, 2..3, 3..4, 4..6]);
-        assert_eq!(splits(100), [0..6]);
+        assert_eq!(splits(100), vec![0..6; 1]);
         let with_none = by_bytes([0, 100, 0, 100, 0].into_iter(), 64);
         assert_eq!(with_none.into_iter().map(|part| part.splits).collect::<Vec<_>>(), [0..3, 3..5]);
         assert_eq!(by_bytes(std::iter::empty(), 8), [Part { splits: 0..0, skip: 0, rows: None }]);

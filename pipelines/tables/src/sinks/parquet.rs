@@ -70,7 +70,7 @@ pub struct ParquetSink<W: Write + Send> {
 enum File<W: Write + Send> {
     /// They wait.
     Begun(Box<Begun<W>>),
-    Open(ArrowWriter<W>),
+    Open(Box<ArrowWriter<W>>),
     /// It could not be opened, and nothing is written any more.
     Failed,
 }
@@ -157,7 +157,7 @@ impl<W: Write + Send> ParquetSink<W> {
         }
         let options = ArrowWriterOptions::new().with_properties(properties.build());
         let writer = ArrowWriter::try_new_with_options(write, self.schema.clone(), options).map_err(failed)?;
-        self.file = File::Open(writer);
+        self.file = File::Open(Box::new(writer));
         rows.into_iter().try_for_each(|batch| self.write_rows(&batch))
     }
 

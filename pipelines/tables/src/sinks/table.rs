@@ -79,7 +79,7 @@ pub enum TableSink<W: Write + Send> {
     /// CSV or TSV.
     Text(TextSink<W>),
     /// Arrow IPC.
-    Ipc(IpcSink<W>),
+    Ipc(Box<IpcSink<W>>),
 }
 
 impl<W: Write + Send> TableSink<W> {
@@ -98,7 +98,7 @@ impl<W: Write + Send> TableSink<W> {
             OutputFormat::Parquet => Self::Parquet(ParquetSink::new(write, schema, parquet, budget)?),
             OutputFormat::Csv => Self::Text(TextSink::new(write, schema, &Dialect::csv())?),
             OutputFormat::Tsv => Self::Text(TextSink::new(write, schema, &Dialect::tsv())?),
-            OutputFormat::Arrow => Self::Ipc(IpcSink::new(write, schema, budget)?),
+            OutputFormat::Arrow => Self::Ipc(Box::new(IpcSink::new(write, schema, budget)?)),
         })
     }
 
