@@ -93,7 +93,10 @@ class Oracle:
         return name
 
     def rows_of(self, columns):
-        """A query of the rows that meet the condition: `id`, and columns under these names. Files are read before: statistics that lack NaNs hide no row from DuckDB."""
+        """A query of the rows that meet the condition: `id`, and columns under these names.
+
+        Files are read into a table before: from a file DuckDB leaves out row groups whose statistics, which lack NaNs, say that all values are small.
+        """
         if self.condition:
             columns = {**columns, **self.condition.columns}
         resolved = {name: resolve(self.types, path) for name, path in columns.items()}
@@ -101,7 +104,8 @@ class Oracle:
         for file in self.table.files:
             here = [f"{self.relation(file, *at)} as {name}" for name, at in resolved.items()]
             selects.append(f"select {', '.join(['id', *here])} from {self.source(file)}")
-        return f"(with all_rows as materialized ({' union all '.join(selects)}) select * from all_rows where {self.condition.sql if self.condition else 'true'})"
+        self.connection.execute(f"create or replace temp table all_rows as {' union all '.join(selects)}")
+        return f"(select * from all_rows where {self.condition.sql if self.condition else 'true'})"
 
     def ids(self, query):
         # Where no file has a row, it may be text.
