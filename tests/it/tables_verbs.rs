@@ -32,7 +32,7 @@ const VERBS: [Verb; 3] = [
         tasks: 3,
         rows: DISTINCT,
     },
-    Verb { name: "convert", more: &[], stage: "table.convert", tasks: 1, rows: ROWS },
+    Verb { name: "convert", more: &[], stage: "table.convert", tasks: 3, rows: ROWS },
 ];
 /// Keys of the table: cities, or none, with each of the times.
 const DISTINCT: u64 = 38_897;

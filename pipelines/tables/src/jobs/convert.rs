@@ -15,9 +15,8 @@ use exobus_actors::program;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Output, TaskOptions};
-use exobus_files::{IoBuffer, Token, part_name};
+use exobus_files::{Token, part_name};
 use exobus_shuffle::jobs::outputs;
-use exobus_shuffle::jobs::values::write_value;
 use exobus_shuffle::{Plan, Sizes};
 use serde::{Deserialize, Serialize};
 
@@ -61,19 +60,15 @@ struct Part {
     rows: Option<u64>,
 }
 
-/// Bytes of values that one task reads, unless a split or a file has more: files that begin within a split are written by the task that reads it.
-const TASK_BYTES: u64 = 256 << 20;
-
-/// What `convert` is told: files that follow each other, each of which is an output. Its only argument is the layout.
+/// What `convert` is told. Its only argument is the layout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ConvertParams {
     pieces: Vec<Piece>,
     reading: Reading,
-    /// Rows of the first split that others write.
+    /// Rows of the first split that are in files before this one.
     skip: u64,
-    /// The name of each file and how many rows it has; `None`, of the last: all that are left.
-    files: Vec<(String, Option<u64>)>,
-    /// What files are, but for their names.
+    /// Rows of the file; `None`: all that are left.
+    rows: Option<u64>,
     file: FileParams,
 }
 
@@ -85,15 +80,18 @@ struct Converted {
     read_hash: RowHash,
 }
 
-/// Rows of some splits as files.
+/// Rows of some splits as a file.
 #[task(name = "table.convert", deterministic = true)]
-fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<(), TaskError> {
+fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<Converted, TaskError> {
+    let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
     let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
     let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
-    let mut files = Files::begin(context, &table, &params, &budget)?;
-    let mut skip = params.skip;
+    let of_rows = (&table.schema, &table.hasher);
+    let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
+    let (mut skip, mut left) = (params.skip, params.rows.unwrap_or(u64::MAX));
+    let mut read_hash = RowHash::default();
     'pieces: for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
         let source = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
@@ -102,120 +100,42 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
                 context.check_cancelled()?;
                 let read = rows.map_err(|error| budget.of_source(error))?;
                 let rows = read.batch.num_rows() as u64;
-                let mut from = skip.min(rows);
-                skip -= from;
-                while from < rows {
-                    let taken = files.room().min(rows - from);
-                    if taken == 0 && !files.next(context)? {
-                        // The rest of the split is the next task's.
-                        break 'pieces;
-                    }
-                    let batch = read.batch.slice(from as usize, taken as usize);
-                    files.write(&conformed(&batch, &table.schema).map_err(of_table)?, &layout)?;
-                    from += taken;
+                let from = skip.min(rows);
+                let to = rows.min(from.saturating_add(left));
+                (skip, left) = (skip - from, left - (to - from));
+                if from < to {
+                    let batch = read.batch.slice(from as usize, (to - from) as usize);
+                    let batch = conformed(&batch, &table.schema).map_err(of_table)?;
+                    read_hash += table.hasher.sum(&batch).map_err(of_table)?;
+                    write(&mut file, &batch, &layout)?;
+                }
+                if left == 0 {
+                    // The rest of the split is in the files behind this one.
+                    break 'pieces;
                 }
             }
             context.read_outside(described.value_bytes);
         }
         source.source().file().check().map_err(|error| budget.of_source(error))?;
     }
-    files.finish(context)
+    if params.rows.is_some() && left > 0 {
+        return Err(TaskError::fatal(format!("{left} rows that were counted are not there")));
+    }
+    let Written { token, row_hash } = file.finish(context, &params.file.directory)?;
+    match row_hash == read_hash {
+        true => Ok(Converted { token, row_hash, read_hash }),
+        false => Err(TaskError::fatal(format!("rows of hash {row_hash} were written, of hash {read_hash} read"))),
+    }
 }
 
-/// The files of a task, one after the other.
-struct Files<'a> {
-    params: &'a ConvertParams,
-    table: &'a Table,
-    budget: &'a Arc<TaskBudget>,
-    buffers: Vec<Vec<IoBuffer>>,
-    /// The file that is open, its number, how many rows it takes still, and the hash of those that were read for it.
-    open: Option<PartWriter<'a>>,
-    number: usize,
-    left: u64,
-    read_hash: RowHash,
-}
-
-impl<'a> Files<'a> {
-    fn begin(
-        context: &mut TaskContext<'_>,
-        table: &'a Table,
-        params: &'a ConvertParams,
-        budget: &'a Arc<TaskBudget>,
-    ) -> Result<Self, TaskError> {
-        let mut buffers = Vec::with_capacity(params.files.len());
-        for _ in &params.files {
-            buffers.push(outputs::output_buffers(context, params.file.buffer_bytes)?);
-        }
-        let mut files =
-            Self { params, table, budget, buffers, open: None, number: 0, left: 0, read_hash: RowHash::default() };
-        files.open(context)?;
-        Ok(files)
+/// Writes rows to a file, without their encodings, as sinks take them.
+fn write(file: &mut PartWriter<'_>, batch: &RecordBatch, layout: &Arc<Layout>) -> Result<(), TaskError> {
+    let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
+    let gather = Gather::new(layout.clone(), std::slice::from_ref(batch)).map_err(of_table)?;
+    for message in gather.messages(&picks, &Limits::default()).map_err(of_table)? {
+        file.write(&message.batch().map_err(of_table)?)?;
     }
-
-    fn open(&mut self, context: &TaskContext<'_>) -> Result<(), TaskError> {
-        let (name, rows) = &self.params.files[self.number];
-        let file = FileParams { name: name.clone(), ..self.params.file.clone() };
-        let buffers = self.buffers.pop().expect("buffers for each file");
-        let of_rows = (&self.table.schema, &self.table.hasher);
-        self.open = Some(PartWriter::create(context, &file, buffers, of_rows, self.budget)?);
-        (self.left, self.read_hash) = (rows.unwrap_or(u64::MAX), RowHash::default());
-        Ok(())
-    }
-
-    /// How many rows the open file takes still.
-    fn room(&self) -> u64 {
-        self.left
-    }
-
-    /// Writes rows to it, without their encodings, as sinks take them.
-    fn write(&mut self, batch: &RecordBatch, layout: &Arc<Layout>) -> Result<(), TaskError> {
-        let rows = batch.num_rows();
-        self.left -= rows as u64;
-        self.read_hash += self.table.hasher.sum(batch).map_err(of_table)?;
-        let picks: Vec<Pick> = (0..rows as u32).map(|row| Pick { batch: 0, row }).collect();
-        let gather = Gather::new(layout.clone(), std::slice::from_ref(batch)).map_err(of_table)?;
-        let file = self.open.as_mut().expect("a file is open");
-        for message in gather.messages(&picks, &Limits::default()).map_err(of_table)? {
-            file.write(&message.batch().map_err(of_table)?)?;
-        }
-        Ok(())
-    }
-
-    /// Ends the open file and opens the next one; `false`: there is none.
-    fn next(&mut self, context: &mut TaskContext<'_>) -> Result<bool, TaskError> {
-        if self.number + 1 == self.params.files.len() {
-            return Ok(false);
-        }
-        self.end(context)?;
-        self.number += 1;
-        self.open(context)?;
-        Ok(true)
-    }
-
-    fn end(&mut self, context: &mut TaskContext<'_>) -> Result<(), TaskError> {
-        let (name, rows) = &self.params.files[self.number];
-        if rows.is_some() && self.left > 0 {
-            return Err(TaskError::fatal(format!("{name}: {} rows that were counted are not there", self.left)));
-        }
-        let file = self.open.take().expect("a file is open");
-        let Written { token, row_hash } = file.finish(context, &self.params.file.directory)?;
-        if row_hash != self.read_hash {
-            let read = self.read_hash;
-            return Err(TaskError::fatal(format!("{name}: rows of hash {row_hash} were written, of hash {read} read")));
-        }
-        write_value(context, self.number, &Converted { token, row_hash, read_hash: self.read_hash })
-    }
-
-    fn finish(mut self, context: &mut TaskContext<'_>) -> Result<(), TaskError> {
-        loop {
-            // Files without a row have none to begin with.
-            let is_last = self.number + 1 == self.params.files.len();
-            if is_last {
-                return self.end(context);
-            }
-            self.next(context)?;
-        }
-    }
+    Ok(())
 }
 
 /// Writes a table once more.
@@ -233,14 +153,13 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
     }
     let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
     let parts = parts(&described, writing)?;
-    let tasks = tasks(&described, &parts);
-    for task in &tasks {
-        let what = || format!("{}, of which files are to be written,", described.place_of(task[0].splits.start));
-        refuse_beyond(sizes, (outside_bytes(&described, task, writing), 0), what)?;
+    for part in &parts {
+        let what = || format!("{}, of which a file is to be written,", described.place_of(part.splits.start));
+        refuse_beyond(sizes, (outside_bytes(&described, part, writing), 0), what)?;
     }
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     let plan = Plan::of_chunks(sizes, Some(parts.len() as u32), 1 << 20).map_err(JobError::program)?;
-    futures.plan_stage(name, tasks.len() as u64, described.value_bytes())?;
+    futures.plan_stage(name, parts.len() as u64, described.value_bytes())?;
     let layout = futures.put(&described.layout)?;
     let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
     let file = FileParams {
@@ -252,21 +171,21 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
         buffer_bytes: plan.output_buffer_bytes,
     };
     let mut made = Vec::with_capacity(parts.len());
-    for task in &tasks {
-        let names = (made.len()..).map(|number| format!("{}.{}", part_name(number, parts.len()), file.format));
+    for (number, part) in parts.iter().enumerate() {
+        let name = format!("{}.{}", part_name(number, parts.len()), file.format);
         let params = ConvertParams {
-            pieces: described.pieces_of(task[0].splits.start..task.last().map_or(0, |part| part.splits.end)),
+            pieces: described.pieces_of(part.splits.clone()),
             reading: described.reading.clone(),
-            skip: task[0].skip,
-            files: names.zip(task.iter().map(|part| part.rows)).collect(),
-            file: file.clone(),
+            skip: part.skip,
+            rows: part.rows,
+            file: FileParams { name, ..file.clone() },
         };
         let options = TaskOptions {
-            scratch_bytes: vec![file.buffer_bytes; 2 * task.len()],
-            outside_bytes: outside_bytes(&described, task, writing),
+            scratch_bytes: vec![file.buffer_bytes; 2],
+            outside_bytes: outside_bytes(&described, part, writing),
             ..TaskOptions::default()
         };
-        made.extend(futures.submit_many(convert_part, &params, &[layout.arg()], task.len() as u32, options)?);
+        made.push(futures.submit_with(convert_part, &params, &[layout.arg()], options)?);
     }
     futures.wait_all(&made).await?;
     let (mut written, mut read_hash) = (Output::default(), RowHash::default());
@@ -290,44 +209,22 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
         row_hash_in: read_hash,
         row_hash_out: written.row_hash,
         strategy: None,
-        maps: tasks.len() as u64,
+        maps: made.len() as u64,
         files: made.len() as u64,
         owner_bytes: futures.owner_bytes().await?,
     })
 }
 
-/// Parts that one task writes: those that begin within a split go with the one before them.
-fn tasks<'a>(described: &Described, parts: &'a [Part]) -> Vec<&'a [Part]> {
-    let bytes: Vec<u64> = described.splits().map(|split| split.value_bytes).collect();
-    let mut from = 0;
-    let is_same = |(at, part): (usize, &Part)| {
-        let read: u64 = bytes[parts[from].splits.start..part.splits.end].iter().sum();
-        let goes_on =
-            at > 0 && part.skip > 0 && (read <= TASK_BYTES || part.splits.len() == 1) && at - from < FILES_MAX;
-        if !goes_on {
-            from = at;
-        }
-        goes_on
-    };
-    let goes_on: Vec<bool> = parts.iter().enumerate().map(is_same).collect();
-    let mut number = 0;
-    parts
-        .chunk_by(|_, _| {
-            number += 1;
-            goes_on[number]
-        })
-        .collect()
-}
-
-/// Files that one task writes, at most: each has buffers of its own.
-const FILES_MAX: usize = 64;
-
-/// What a task takes beside the store that writes these.
-fn outside_bytes(described: &Described, parts: &[Part], writing: WriteOptions) -> u64 {
-    let (from, to) = (parts[0].splits.start, parts.last().map_or(0, |part| part.splits.end));
-    let splits = || described.splits().skip(from).take(to - from);
-    let (bytes, rows) =
+/// What the task takes beside the store that writes this.
+fn outside_bytes(described: &Described, part: &Part, writing: WriteOptions) -> u64 {
+    let splits = || described.splits().skip(part.splits.start).take(part.splits.len());
+    let of_splits =
         splits().fold((0, 0), |(bytes, rows), split| (bytes + split.value_bytes, rows + split.rows_about()));
+    let (bytes, rows) = match (part.rows, of_splits) {
+        // As much of them as it has of their rows.
+        (Some(rows), (bytes, of)) => ((u128::from(bytes) * u128::from(rows) / u128::from(of.max(1))) as u64, rows),
+        (None, all) => all,
+    };
     let largest = splits().map(|split| split.value_bytes).max().unwrap_or(0);
     LOOK_BYTES + writing.sink_bytes(bytes, rows) + largest / 4
 }
