@@ -41,7 +41,7 @@ use exobus_files::{FileError, FileStatus, Location, OutputFolder, check_output_f
 use exobus_shuffle::Strategy;
 use exobus_tables::arrow_schema::SchemaRef;
 use exobus_tables::expression::Expression;
-use exobus_tables::jobs::{FileSize, Rewrite, Rewritten, WriteOptions};
+use exobus_tables::jobs::{FileSize, Rewrite, Rewritten, TableJob as _, WriteOptions};
 use exobus_tables::look::{FirstRows, Look};
 use exobus_tables::reading::ReadOptions;
 use exobus_tables::sinks::{Compression, OutputFormat};
@@ -299,7 +299,7 @@ impl<V: Verb> Table<V> {
         let params = self.job(&output)?;
         let spec = JobSpec::of(JobId::new(), V::PROGRAM, &params)?;
         let folder = OutputFolder::new(&output, spec.job)?;
-        let ran = alone(&config.node, spec, async move |futures| V::run(futures, params).await);
+        let ran = alone(&config.node, spec, async move |futures| params.run(futures).await);
         let written = ran.map_err(|failure| TableJobError::Node { message: failure.to_string() })?;
         written.map_err(|error| match folder.withdraw(None) {
             Ok(()) => TableJobError::Job(error),

@@ -16,7 +16,9 @@ use exobus_store::{Clock, SystemClock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use exobus_tables::jobs::{convert::ConvertTable, dedupe::DedupeTable, shuffle::ShuffleTable, sort::SortTable};
+use exobus_tables::jobs::{
+    TableJob, convert::ConvertTable, dedupe::DedupeTable, shuffle::ShuffleTable, sort::SortTable,
+};
 
 use super::{generate::failure as file_failure, keyed, session::Session, sort, tables};
 use crate::{
@@ -170,22 +172,10 @@ fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
         return sort::again(Session::again(args, stopped)?, params, args.json);
     }
     match name {
-        "table.sort" => {
-            let params: SortTable = params(&stopped.spec)?;
-            tables::sort_again(Session::again(args, stopped)?, params, args.json)
-        }
-        "table.shuffle" => {
-            let params: ShuffleTable = params(&stopped.spec)?;
-            tables::shuffle_again(Session::again(args, stopped)?, params, args.json)
-        }
-        "table.dedupe" => {
-            let params: DedupeTable = params(&stopped.spec)?;
-            tables::dedupe_again(Session::again(args, stopped)?, params, args.json)
-        }
-        "table.convert" => {
-            let params: ConvertTable = params(&stopped.spec)?;
-            tables::convert_again(Session::again(args, stopped)?, params, args.json)
-        }
+        SortTable::NAME => table_again::<SortTable>(args, stopped, tables::SORTED),
+        ShuffleTable::NAME => table_again::<ShuffleTable>(args, stopped, tables::SHUFFLED),
+        DedupeTable::NAME => table_again::<DedupeTable>(args, stopped, tables::DEDUPLICATED),
+        ConvertTable::NAME => table_again::<ConvertTable>(args, stopped, tables::CONVERTED),
         WordCount::NAME => keyed_again::<WordCount>(args, stopped, keyed::COUNTED),
         Aggregate::NAME => keyed_again::<Aggregate>(args, stopped, keyed::AGGREGATED),
         RandomShuffle::NAME => keyed_again::<RandomShuffle>(args, stopped, keyed::SHUFFLED),
@@ -194,6 +184,15 @@ fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
             Err(Failure::text(Exit::Usage, format!("job {job} runs {program}, which this build does not have")))
         }
     }
+}
+
+fn table_again<J: TableJob>(
+    args: &ResumeArgs,
+    stopped: Stopped,
+    words: crate::report::TableWords,
+) -> Result<Exit, Failure> {
+    let params: J = params(&stopped.spec)?;
+    tables::again(Session::again(args, stopped)?, params, words, args.json)
 }
 
 fn keyed_again<J: Registered>(

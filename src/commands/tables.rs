@@ -2,20 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use exobus_actors::{futures::Futures, task::JobError};
 use exobus_files::{FileError, visit_files};
-use exobus_shuffle::files::InputFile;
+use exobus_shuffle::files::list_files;
 use exobus_tables::{
     jobs::{
-        Rewrite, Rewritten,
-        convert::{ConvertTable, convert},
-        dedupe::{DedupeTable, dedupe},
-        shuffle::{ShuffleTable, shuffle},
-        sort::{SortTable, sort},
+        Rewrite, TableJob, WriteOptions, convert::ConvertTable, dedupe::DedupeTable, shuffle::ShuffleTable,
+        sort::SortTable,
     },
+    reading::ReadOptions,
     sources::InputFormat,
 };
-use serde::Serialize;
 
 use super::{folders::Folders, keyed, session::Session};
 use crate::{
@@ -24,25 +20,19 @@ use crate::{
     report::{TableSummary, TableWords},
 };
 
-const SORTED: TableWords = TableWords { did: "sorted" };
-const SHUFFLED: TableWords = TableWords { did: "shuffled" };
-const DEDUPLICATED: TableWords = TableWords { did: "deduplicated" };
-const CONVERTED: TableWords = TableWords { did: "converted" };
+pub(super) const SORTED: TableWords = TableWords { did: "sorted" };
+pub(super) const SHUFFLED: TableWords = TableWords { did: "shuffled" };
+pub(super) const DEDUPLICATED: TableWords = TableWords { did: "deduplicated" };
+pub(super) const CONVERTED: TableWords = TableWords { did: "converted" };
 
 /// Sorts a table and prints the summary.
 pub(super) fn sort_by_key(args: &SortArgs) -> Result<Exit, Failure> {
     let output = args.output.as_deref().expect("clap requires it");
-    let (session, folders) = open(&args.job, &args.input, output)?;
-    let table = Rewrite {
-        inputs: folders.inputs().to_vec(),
-        output: folders.output().to_owned(),
-        reading: args.read.options(),
-        writing: args.write.options(args.job.setup.partitions, None),
-        strategy: args.job.strategy.strategy(),
-        partial: args.job.setup.partial,
-    };
+    let writing = args.write.options(args.job.setup.partitions, None);
+    let named = (&args.input[..], output);
+    let (session, folders, table) = open(&args.job, named, args.read.options(), writing)?;
     let params = SortTable { table, key: args.key.clone() };
-    sorted(session, params, args.job.setup.json, &folders.describe_output())
+    run_and_print(session, params, SORTED, args.job.setup.json, &folders.describe_output())
 }
 
 /// Shuffles a table, or records, and prints the summary.
@@ -55,116 +45,64 @@ pub fn shuffle_rows(args: &ShuffleArgs) -> Result<Exit, Failure> {
         }
         return keyed::shuffle_records(&args.table.job, &args.table.input, &args.table.output, args.seed);
     }
-    let (session, folders, table) = opened(&args.table, args.rows_per_file)?;
-    let params = ShuffleTable { table, seed: args.seed };
-    shuffled(session, params, args.table.job.setup.json, &folders.describe_output())
+    run(&args.table, args.rows_per_file, SHUFFLED, |table| ShuffleTable { table, seed: args.seed })
 }
 
 /// Leaves one row of each key and prints the summary.
 pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
-    let (session, folders, table) = opened(&args.table, None)?;
     let DedupeArgs { key, keep, order_by, .. } = args.clone();
-    let params = DedupeTable { table, key, keep, order_by };
-    deduplicated(session, params, args.table.job.setup.json, &folders.describe_output())
+    run(&args.table, None, DEDUPLICATED, |table| DedupeTable { table, key, keep, order_by })
 }
 
 /// Writes a table once more and prints the summary.
 pub fn convert_files(args: &ConvertArgs) -> Result<Exit, Failure> {
-    let (session, folders, table) = opened(&args.table, args.rows_per_file)?;
-    converted(session, ConvertTable { table }, args.table.job.setup.json, &folders.describe_output())
+    run(&args.table, args.rows_per_file, CONVERTED, |table| ConvertTable { table })
 }
 
-/// Goes on with a sort that was not finished.
-pub(super) fn sort_again(session: Session, params: SortTable, json: bool) -> Result<Exit, Failure> {
-    let output = params.table.output.display().to_string();
-    sorted(session, params, json, &output)
-}
-
-/// As [`sort_again`], with a shuffle.
-pub(super) fn shuffle_again(session: Session, params: ShuffleTable, json: bool) -> Result<Exit, Failure> {
-    let output = params.table.output.display().to_string();
-    shuffled(session, params, json, &output)
-}
-
-/// As [`sort_again`], with a deduplication.
-pub(super) fn dedupe_again(session: Session, params: DedupeTable, json: bool) -> Result<Exit, Failure> {
-    let output = params.table.output.display().to_string();
-    deduplicated(session, params, json, &output)
-}
-
-/// As [`sort_again`], with a conversion.
-pub(super) fn convert_again(session: Session, params: ConvertTable, json: bool) -> Result<Exit, Failure> {
-    let output = params.table.output.display().to_string();
-    converted(session, params, json, &output)
-}
-
-fn sorted(session: Session, params: SortTable, json: bool, output: &str) -> Result<Exit, Failure> {
-    let folder = params.table.output.clone();
-    let program = async |futures, params| sort(futures, params).await;
-    run_and_print(session, ("table.sort", SORTED), (&folder, params), program, (json, output))
-}
-
-fn shuffled(session: Session, params: ShuffleTable, json: bool, output: &str) -> Result<Exit, Failure> {
-    let folder = params.table.output.clone();
-    let program = async |futures, params| shuffle(futures, params).await;
-    run_and_print(session, ("table.shuffle", SHUFFLED), (&folder, params), program, (json, output))
-}
-
-fn deduplicated(session: Session, params: DedupeTable, json: bool, output: &str) -> Result<Exit, Failure> {
-    let folder = params.table.output.clone();
-    let program = async |futures, params| dedupe(futures, params).await;
-    run_and_print(session, ("table.dedupe", DEDUPLICATED), (&folder, params), program, (json, output))
-}
-
-fn converted(session: Session, params: ConvertTable, json: bool, output: &str) -> Result<Exit, Failure> {
-    let folder = params.table.output.clone();
-    let program = async |futures, params| convert(futures, params).await;
-    run_and_print(session, ("table.convert", CONVERTED), (&folder, params), program, (json, output))
-}
-
-fn run_and_print<P: Serialize + Send + 'static>(
-    session: Session,
-    (name, words): (&str, TableWords),
-    (folder, params): (&Path, P),
-    program: impl AsyncFnOnce(Futures, P) -> Result<Rewritten, JobError> + Send + 'static,
-    (json, output): (bool, &str),
+/// Runs a job over the table of these arguments.
+fn run<J: TableJob>(
+    args: &TableArgs,
+    rows_per_file: Option<u64>,
+    words: TableWords,
+    job: impl FnOnce(Rewrite) -> J,
 ) -> Result<Exit, Failure> {
-    let ran = session.run(name, Some(folder), params, program)?;
+    let writing = args.write.options(args.job.setup.partitions, rows_per_file);
+    let (session, folders, table) = open(&args.job, (&args.input, &args.output), args.read.options(), writing)?;
+    run_and_print(session, job(table), words, args.job.setup.json, &folders.describe_output())
+}
+
+/// Goes on with a job that was not finished.
+pub(super) fn again<J: TableJob>(session: Session, params: J, words: TableWords, json: bool) -> Result<Exit, Failure> {
+    let output = params.table().output.display().to_string();
+    run_and_print(session, params, words, json, &output)
+}
+
+fn run_and_print<J: TableJob>(
+    session: Session,
+    params: J,
+    words: TableWords,
+    json: bool,
+    output: &str,
+) -> Result<Exit, Failure> {
+    let folder = params.table().output.clone();
+    let ran = session.run(J::NAME, Some(&folder), params, async |futures, params: J| params.run(futures).await)?;
     let summary = TableSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds);
     ran.print(json, &summary, &summary.for_people(words, &ran.place, output))?;
     Ok(ran.exit())
 }
 
-/// A session, and the folders of a job in it.
-fn open(args: &JobArgs, input: &[PathBuf], output: &Path) -> Result<(Session, Folders), Failure> {
+/// A session, the folders of a job in it, and what the job is told of its table.
+fn open(
+    args: &JobArgs,
+    (input, output): (&[PathBuf], &Path),
+    reading: ReadOptions,
+    writing: WriteOptions,
+) -> Result<(Session, Folders, Rewrite), Failure> {
     let session = Session::open(args)?;
     let partial = args.setup.partial;
-    let folders = Folders::named(input, output, session.on_cluster(), |inputs| {
-        let mut files = Vec::new();
-        visit_files(
-            (inputs, partial),
-            |_| Ok(()),
-            |location, status| {
-                files.push(InputFile { path: location.to_path_buf(), bytes: status.bytes });
-                Ok(())
-            },
-        )?;
-        Ok(files)
-    })?;
-    Ok((session, folders))
-}
-
-/// The same, and what the job is told of its table.
-fn opened(args: &TableArgs, rows_per_file: Option<u64>) -> Result<(Session, Folders, Rewrite), Failure> {
-    let (session, folders) = open(&args.job, &args.input, &args.output)?;
-    let table = Rewrite {
-        inputs: folders.inputs().to_vec(),
-        output: folders.output().to_owned(),
-        reading: args.read.options(),
-        writing: args.write.options(args.job.setup.partitions, rows_per_file),
-        strategy: args.job.strategy.strategy(),
-        partial: args.job.setup.partial,
-    };
+    let folders = Folders::named(input, output, session.on_cluster(), |inputs| list_files(inputs, partial))?;
+    let (inputs, output) = (folders.inputs().to_vec(), folders.output().to_owned());
+    let table = Rewrite { inputs, output, reading, writing, strategy: args.strategy.strategy(), partial };
     Ok((session, folders, table))
 }
 
@@ -174,13 +112,13 @@ pub(super) fn input_format(input: &[PathBuf], read: &TableReadArgs, partial: boo
         return read.rows.input_format;
     }
     let mut format = None;
-    // What is wrong with a file is said by the job.
-    let _ = visit_files::<FileError>(
+    // The first file is enough, and what is wrong with any is said by the job.
+    let _ = visit_files::<Option<FileError>>(
         (input, partial),
         |_| Ok(()),
         |location, _| {
-            format.get_or_insert_with(|| InputFormat::of(location));
-            Ok(())
+            format = Some(InputFormat::of(location));
+            Err(None)
         },
     );
     format

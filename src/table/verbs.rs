@@ -1,14 +1,11 @@
 //! What is done with the rows of a table.
 
-use exobus_actors::futures::Futures;
-use exobus_actors::task::JobError;
-use exobus_tables::jobs::convert::{ConvertTable, convert};
-use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
-use exobus_tables::jobs::shuffle::{ShuffleTable, shuffle};
-use exobus_tables::jobs::sort::{SortTable, sort};
-use exobus_tables::jobs::{FileSize, Rewrite, Rewritten};
+use exobus_tables::jobs::convert::ConvertTable;
+use exobus_tables::jobs::dedupe::{DedupeTable, Keep};
+use exobus_tables::jobs::shuffle::ShuffleTable;
+use exobus_tables::jobs::sort::SortTable;
+use exobus_tables::jobs::{FileSize, Rewrite, TableJob};
 use exobus_tables::semantics::{KeyColumn, NoKeyColumn};
-use serde::Serialize;
 
 use super::{Table, TableJobError};
 
@@ -19,15 +16,12 @@ mod sealed {
 /// What a [`Table`] does with its rows.
 pub trait Verb: sealed::Sealed + Sized {
     /// What the program of it is told.
-    type Params: Serialize + Send + 'static;
+    type Params: TableJob;
     /// The program that does it, as clients of a cluster name it.
     const PROGRAM: &'static str;
 
     #[doc(hidden)]
     fn params(self, table: Rewrite) -> Result<Self::Params, TableJobError>;
-
-    #[doc(hidden)]
-    fn run(futures: Futures, params: Self::Params) -> impl Future<Output = Result<Rewritten, JobError>>;
 }
 
 /// Rows stay in their order.
@@ -223,10 +217,6 @@ impl Verb for Convert {
     fn params(self, table: Rewrite) -> Result<ConvertTable, TableJobError> {
         Ok(ConvertTable { table })
     }
-
-    fn run(futures: Futures, params: ConvertTable) -> impl Future<Output = Result<Rewritten, JobError>> {
-        convert(futures, params)
-    }
 }
 
 impl Verb for Sort {
@@ -235,10 +225,6 @@ impl Verb for Sort {
 
     fn params(self, table: Rewrite) -> Result<SortTable, TableJobError> {
         Ok(SortTable { table, key: some_column(self.0)? })
-    }
-
-    fn run(futures: Futures, params: SortTable) -> impl Future<Output = Result<Rewritten, JobError>> {
-        sort(futures, params)
     }
 }
 
@@ -249,10 +235,6 @@ impl Verb for Shuffle {
     fn params(self, table: Rewrite) -> Result<ShuffleTable, TableJobError> {
         Ok(ShuffleTable { table, seed: self.seed })
     }
-
-    fn run(futures: Futures, params: ShuffleTable) -> impl Future<Output = Result<Rewritten, JobError>> {
-        shuffle(futures, params)
-    }
 }
 
 impl Verb for Dedupe {
@@ -261,9 +243,5 @@ impl Verb for Dedupe {
 
     fn params(self, table: Rewrite) -> Result<DedupeTable, TableJobError> {
         Ok(DedupeTable { table, key: some_column(self.key)?, keep: self.keep, order_by: self.order_by? })
-    }
-
-    fn run(futures: Futures, params: DedupeTable) -> impl Future<Output = Result<Rewritten, JobError>> {
-        dedupe(futures, params)
     }
 }

@@ -1,8 +1,12 @@
-//! Values that tasks make beside their parts.
+//! Values that tasks make.
 
+use ::futures::stream::{self, Stream, StreamExt as _};
+use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task::JobError;
 use exobus_store::RowHash;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Writes a value as the output of this number of a task that has several: what programs read of it is the value.
 ///
@@ -15,4 +19,15 @@ pub fn write_value<T: Serialize>(context: &mut TaskContext<'_>, output: usize, v
     writer.write(&bytes)?;
     writer.end_part(1, RowHash::default());
     Ok(())
+}
+
+/// Values that are asked for at a time: some may have been spilled.
+const ASKED_AT_ONCE: usize = 64;
+
+/// The values of these outputs, in their order.
+pub fn read_values<T: DeserializeOwned + 'static>(
+    futures: &Futures,
+    outputs: &[ObjectRef],
+) -> impl Stream<Item = Result<T, JobError>> {
+    stream::iter(outputs.iter().map(|output| futures.get_value::<T>(output))).buffered(ASKED_AT_ONCE)
 }

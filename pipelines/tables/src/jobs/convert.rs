@@ -5,29 +5,29 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::pin::pin;
 
-use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use arrow_array::RecordBatch;
+use ::futures::TryStreamExt as _;
 use exobus_actors::futures::Futures;
-use exobus_actors::ids::{JobId, RowHash};
+use exobus_actors::ids::RowHash;
 use exobus_actors::program;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Output, TaskOptions};
 use exobus_files::{Token, part_name};
 use exobus_shuffle::jobs::outputs;
+use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::{Plan, Sizes};
 use serde::{Deserialize, Serialize};
 
-use super::WriteOptions;
 use super::budget::{TaskBudget, of_table};
 use super::count::count;
-use super::described::{Described, LOOK_BYTES};
+use super::described::{Described, DescribedFile, LOOK_BYTES};
 use super::output::{FileParams, FileSize, PartWriter, Written, manifest};
 use super::rewrite::{Rewrite, Rewritten, refuse_beyond};
-use super::table::{Piece, Table};
-use crate::block::{Gather, Layout, Limits, Pick};
+use super::table::{Piece, Table, push_split};
+use super::{TableJob, WriteOptions};
+use crate::block::{Gather, Pick};
 use crate::reading::{Reading, TableReader};
 use crate::semantics::conformed;
 
@@ -38,8 +38,16 @@ pub struct ConvertTable {
     pub table: Rewrite,
 }
 
-fn give_back(job: JobId, params: ConvertTable) {
-    outputs::give_back(job, &params.table.output);
+impl TableJob for ConvertTable {
+    const NAME: &'static str = "table.convert";
+
+    fn table(&self) -> &Rewrite {
+        &self.table
+    }
+
+    fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>> {
+        convert(futures, self)
+    }
 }
 
 impl ConvertTable {
@@ -51,7 +59,7 @@ impl ConvertTable {
 
 /// What goes into one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Part {
+struct FilePlan {
     /// The first split, counted over all files, and how many.
     splits: Range<usize>,
     /// Rows of the first split that are in files before this one.
@@ -86,7 +94,7 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
-    let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
+    let layout = table.values_layout()?;
     let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
     let of_rows = (&table.schema, &table.hasher);
     let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
@@ -107,7 +115,9 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
                     let batch = read.batch.slice(from as usize, (to - from) as usize);
                     let batch = conformed(&batch, &table.schema).map_err(of_table)?;
                     read_hash += table.hasher.sum(&batch).map_err(of_table)?;
-                    write(&mut file, &batch, &layout)?;
+                    let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
+                    let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
+                    file.write(&gather, &picks)?;
                 }
                 if left == 0 {
                     // The rest of the split is in the files behind this one.
@@ -128,23 +138,13 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
     }
 }
 
-/// Writes rows to a file, without their encodings, as sinks take them.
-fn write(file: &mut PartWriter<'_>, batch: &RecordBatch, layout: &Arc<Layout>) -> Result<(), TaskError> {
-    let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
-    let gather = Gather::new(layout.clone(), std::slice::from_ref(batch)).map_err(of_table)?;
-    for message in gather.messages(&picks, &Limits::default()).map_err(of_table)? {
-        file.write(&message.batch().map_err(of_table)?)?;
-    }
-    Ok(())
-}
-
 /// Writes a table once more.
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort), but for those of a key.
-#[program(name = "table.convert", version = 1, give_back = give_back)]
+#[program(name = "table.convert", version = 1, give_back = super::give_back)]
 pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten, JobError> {
-    let name = "table.convert";
+    let name = ConvertTable::NAME;
     let rewrite = params.table;
     let mut described = Described::of(&futures, &rewrite, &[]).await?;
     let writing = rewrite.writing;
@@ -153,9 +153,15 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
     }
     let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
     let parts = parts(&described, writing)?;
+    let splits = described.numbered_splits();
     for part in &parts {
-        let what = || format!("{}, of which a file is to be written,", described.place_of(part.splits.start));
-        refuse_beyond(sizes, (outside_bytes(&described, part, writing), 0), what)?;
+        let what = || {
+            let place = splits.get(part.splits.start).map_or("the table".to_owned(), |(file, split)| {
+                format!("{}, row group or piece {split}", file.path.display())
+            });
+            format!("{place}, of which a file is to be written,")
+        };
+        refuse_beyond(sizes, (outside_bytes(&splits[part.splits.clone()], part.rows, writing), 0), what)?;
     }
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     let plan = Plan::of_chunks(sizes, Some(parts.len() as u32), 1 << 20).map_err(JobError::program)?;
@@ -173,8 +179,13 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
     let mut made = Vec::with_capacity(parts.len());
     for (number, part) in parts.iter().enumerate() {
         let name = format!("{}.{}", part_name(number, parts.len()), file.format);
+        let mut pieces = Vec::new();
+        for at in part.splits.clone() {
+            let (file, split) = splits[at];
+            push_split(&mut pieces, file, split, at as u32);
+        }
         let params = ConvertParams {
-            pieces: described.pieces_of(part.splits.clone()),
+            pieces,
             reading: described.reading.clone(),
             skip: part.skip,
             rows: part.rows,
@@ -182,19 +193,18 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
         };
         let options = TaskOptions {
             scratch_bytes: vec![file.buffer_bytes; 2],
-            outside_bytes: outside_bytes(&described, part, writing),
+            outside_bytes: outside_bytes(&splits[part.splits.clone()], part.rows, writing),
             ..TaskOptions::default()
         };
         made.push(futures.submit_with(convert_part, &params, &[layout.arg()], options)?);
     }
     futures.wait_all(&made).await?;
     let (mut written, mut read_hash) = (Output::default(), RowHash::default());
-    let mut values = stream::iter(made.iter().map(|output| futures.get_value::<Converted>(output))).buffered(64);
+    let mut values = pin!(read_values(&futures, &made));
     while let Some(Converted { token, row_hash, read_hash: of_file }) = values.try_next().await? {
         written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
         read_hash += of_file;
     }
-    drop(values);
     let counted = parts.iter().map(|part| part.rows).sum::<Option<u64>>().or(described.rows());
     if let Some(rows) = counted.filter(|rows| *rows != written.rows) {
         let detail = format!("{rows} rows are to be read; wrote {} rows", written.rows);
@@ -215,12 +225,12 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
     })
 }
 
-/// What the task takes beside the store that writes this.
-fn outside_bytes(described: &Described, part: &Part, writing: WriteOptions) -> u64 {
-    let splits = || described.splits().skip(part.splits.start).take(part.splits.len());
+/// What the task takes beside the store that writes so many rows of these splits, or all.
+fn outside_bytes(splits: &[(&DescribedFile, usize)], rows: Option<u64>, writing: WriteOptions) -> u64 {
+    let splits = || splits.iter().map(|(file, split)| &file.splits[*split]);
     let of_splits =
         splits().fold((0, 0), |(bytes, rows), split| (bytes + split.value_bytes, rows + split.rows_about()));
-    let (bytes, rows) = match (part.rows, of_splits) {
+    let (bytes, rows) = match (rows, of_splits) {
         // As much of them as it has of their rows.
         (Some(rows), (bytes, of)) => ((u128::from(bytes) * u128::from(rows) / u128::from(of.max(1))) as u64, rows),
         (None, all) => all,
@@ -230,7 +240,7 @@ fn outside_bytes(described: &Described, part: &Part, writing: WriteOptions) -> u
 }
 
 /// What goes into each file: at least one, also of a table without a row.
-fn parts(described: &Described, writing: WriteOptions) -> Result<Vec<Part>, JobError> {
+fn parts(described: &Described, writing: WriteOptions) -> Result<Vec<FilePlan>, JobError> {
     match writing.file_size {
         FileSize::Bytes(bytes) => Ok(by_bytes(described.splits().map(|split| split.value_bytes), bytes)),
         size => {
@@ -248,24 +258,24 @@ fn parts(described: &Described, writing: WriteOptions) -> Result<Vec<Part>, JobE
 const PARTS_MAX: u64 = 1_000_000;
 
 /// Whole splits, until a file has as many bytes. Those without any are no reason to end one.
-fn by_bytes(splits: impl Iterator<Item = u64>, file_bytes: u64) -> Vec<Part> {
+fn by_bytes(splits: impl Iterator<Item = u64>, file_bytes: u64) -> Vec<FilePlan> {
     let (mut parts, mut open, mut open_bytes) = (Vec::new(), 0..0, 0);
     for (at, bytes) in splits.enumerate() {
         if bytes > 0 && open_bytes > 0 && open_bytes + bytes > file_bytes {
-            parts.push(Part { splits: std::mem::replace(&mut open, at..at), skip: 0, rows: None });
+            parts.push(FilePlan { splits: std::mem::replace(&mut open, at..at), skip: 0, rows: None });
             open_bytes = 0;
         }
         open.end = at + 1;
         open_bytes += bytes;
     }
     if !open.is_empty() || parts.is_empty() {
-        parts.push(Part { splits: open, skip: 0, rows: None });
+        parts.push(FilePlan { splits: open, skip: 0, rows: None });
     }
     parts
 }
 
 /// So many rows each, whatever the splits are.
-fn by_rows(splits: &[u64], size: FileSize, files: u64) -> Vec<Part> {
+fn by_rows(splits: &[u64], size: FileSize, files: u64) -> Vec<FilePlan> {
     let all: u64 = splits.iter().sum();
     let begin = |file: u64| match size {
         FileSize::Rows(rows) => all.min(file.saturating_mul(rows.max(1))),
@@ -283,7 +293,7 @@ fn by_rows(splits: &[u64], size: FileSize, files: u64) -> Vec<Part> {
             covered += splits[end];
             end += 1;
         }
-        Part { splits: at..end, skip: if end > at { from - before } else { 0 }, rows: Some(to - from) }
+        FilePlan { splits: at..end, skip: if end > at { from - before } else { 0 }, rows: Some(to - from) }
     };
     (0..files).map(part).collect()
 }
@@ -302,7 +312,7 @@ mod tests {
         assert_eq!(splits(100), vec![0..6; 1]);
         let with_none = by_bytes([0, 100, 0, 100, 0].into_iter(), 64);
         assert_eq!(with_none.into_iter().map(|part| part.splits).collect::<Vec<_>>(), [0..3, 3..5]);
-        assert_eq!(by_bytes(std::iter::empty(), 8), [Part { splits: 0..0, skip: 0, rows: None }]);
+        assert_eq!(by_bytes(std::iter::empty(), 8), [FilePlan { splits: 0..0, skip: 0, rows: None }]);
     }
 
     #[test]

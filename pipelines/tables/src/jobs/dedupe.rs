@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use exobus_actors::futures::Futures;
-use exobus_actors::ids::JobId;
 use exobus_actors::program;
 use exobus_actors::task::JobError;
-use exobus_shuffle::jobs::outputs;
 use serde::{Deserialize, Serialize};
 
+use super::TableJob;
 use super::rewrite::{self, Arrangement, Rewrite, Rewritten};
 use crate::semantics::KeyColumn;
 
@@ -60,18 +59,26 @@ pub struct DedupeTable {
     pub order_by: Vec<KeyColumn>,
 }
 
-fn give_back(job: JobId, params: DedupeTable) {
-    outputs::give_back(job, &params.table.output);
-}
-
 /// Leaves one row of each key.
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort).
-#[program(name = "table.dedupe", version = 1, give_back = give_back)]
+#[program(name = "table.dedupe", version = 1, give_back = super::give_back)]
 pub async fn dedupe(futures: Futures, params: DedupeTable) -> Result<Rewritten, JobError> {
     let arrangement = Arrangement::distinct(params.key, params.order_by, params.keep);
-    rewrite::run(futures, "table.dedupe", params.table, arrangement).await
+    rewrite::run(futures, DedupeTable::NAME, params.table, arrangement).await
+}
+
+impl TableJob for DedupeTable {
+    const NAME: &'static str = "table.dedupe";
+
+    fn table(&self) -> &Rewrite {
+        &self.table
+    }
+
+    fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>> {
+        dedupe(futures, self)
+    }
 }
 
 impl DedupeTable {

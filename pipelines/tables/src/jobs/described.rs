@@ -1,6 +1,5 @@
 //! Which files a table has, of what schema, and how they are cut.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use serde_bytes::ByteBuf;
 
 use super::budget::{TaskBudget, of_table};
 use super::rewrite::Rewrite;
-use super::table::{Piece, push_split, with_places};
+use super::table::with_places;
 use crate::block::Layout;
 use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::{KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
@@ -261,33 +260,9 @@ impl Described {
         futures.get_value(&futures.submit_with(describe, &params, &[], options)?).await
     }
 
-    /// The splits that are read, one by one.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
-        let splits = self.files.iter().flat_map(|file| (0..file.splits.len()).map(move |split| (file, split)));
-        let read = (0..).zip(splits).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
-        read.map(|(before, (file, split))| Piece::new(file, split, before))
-    }
-
-    /// Of all its splits, those of these numbers, as pieces of files.
-    pub(super) fn pieces_of(&self, splits: Range<usize>) -> Vec<Piece> {
-        let (mut pieces, mut before) = (Vec::new(), 0);
-        for file in &self.files {
-            let end = before + file.splits.len();
-            for at in splits.start.max(before)..splits.end.min(end) {
-                push_split(&mut pieces, file, at - before, at as u32);
-            }
-            before = end;
-        }
-        pieces
-    }
-
-    /// The file and the number in it of a split, for people.
-    pub(super) fn place_of(&self, split: usize) -> String {
-        let pieces = self.pieces_of(split..split + 1);
-        let piece = pieces
-            .first()
-            .map(|piece| format!("{}, row group or piece {}", piece.file.path.display(), piece.splits.start));
-        piece.unwrap_or_else(|| "the table".to_owned())
+    /// All splits in their order, whose places in this list count those before them: the file of each, and its number in there.
+    pub(super) fn numbered_splits(&self) -> Vec<(&DescribedFile, usize)> {
+        self.files.iter().flat_map(|file| (0..file.splits.len()).map(move |split| (file, split))).collect()
     }
 
     /// Bytes of its files.

@@ -19,5 +19,29 @@ pub mod shuffle;
 pub mod sort;
 mod table;
 
+use exobus_actors::futures::Futures;
+use exobus_actors::ids::JobId;
+use exobus_actors::task::JobError;
+use exobus_shuffle::jobs::outputs;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 pub use output::{FileSize, WriteOptions};
 pub use rewrite::{Rewrite, Rewritten};
+
+/// A job over a table, by what it is told: what whoever runs one does with all of them alike.
+pub trait TableJob: Serialize + DeserializeOwned + Send + 'static {
+    /// The name of the program that does it.
+    const NAME: &'static str;
+
+    /// Which table, and where its rows go.
+    fn table(&self) -> &Rewrite;
+
+    /// Does it.
+    fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>>;
+}
+
+/// Frees the output folder of a job that is over, unless it is whole.
+fn give_back<J: TableJob>(job: JobId, params: J) {
+    outputs::give_back(job, &params.table().output);
+}

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
 use crate::RowHasher;
+use crate::block::{Gather, Limits, Pick};
 use crate::semantics::{KeyColumn, Nulls};
 use crate::sinks::{
     Compression, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, ParquetOptions, SinkError, SortedColumn,
@@ -132,10 +132,14 @@ impl<'a> PartWriter<'a> {
         Ok(Self { sink, failure, hasher, budget: budget.clone(), row_hash: RowHash::default() })
     }
 
-    /// Writes rows, which are hashed as they are written.
-    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), TaskError> {
-        self.row_hash += self.hasher.sum(batch).map_err(of_table)?;
-        self.sink.write(batch).map_err(|error| failed(&self.budget, &self.failure, error))
+    /// Writes rows, without their encodings, as sinks take them; they are hashed as they are written.
+    pub(super) fn write(&mut self, gather: &Gather, picks: &[Pick]) -> Result<(), TaskError> {
+        for message in gather.messages(picks, &Limits::default()).map_err(of_table)? {
+            let batch = message.batch().map_err(of_table)?;
+            self.row_hash += self.hasher.sum(&batch).map_err(of_table)?;
+            self.sink.write(&batch).map_err(|error| failed(&self.budget, &self.failure, error))?;
+        }
+        Ok(())
     }
 
     /// Ends it.

@@ -8,12 +8,11 @@
 use std::path::PathBuf;
 
 use exobus_actors::futures::Futures;
-use exobus_actors::ids::JobId;
 use exobus_actors::program;
 use exobus_actors::task::JobError;
-use exobus_shuffle::jobs::outputs;
 use serde::{Deserialize, Serialize};
 
+use super::TableJob;
 use super::rewrite::{self, Arrangement, Rewrite, Rewritten};
 
 /// What a shuffle of a table is told.
@@ -25,17 +24,25 @@ pub struct ShuffleTable {
     pub seed: u64,
 }
 
-fn give_back(job: JobId, params: ShuffleTable) {
-    outputs::give_back(job, &params.table.output);
-}
-
 /// Shuffles a table.
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort), but for those of a key.
-#[program(name = "table.shuffle", version = 1, give_back = give_back)]
+#[program(name = "table.shuffle", version = 1, give_back = super::give_back)]
 pub async fn shuffle(futures: Futures, params: ShuffleTable) -> Result<Rewritten, JobError> {
-    rewrite::run(futures, "table.shuffle", params.table, Arrangement::at_random(params.seed)).await
+    rewrite::run(futures, ShuffleTable::NAME, params.table, Arrangement::at_random(params.seed)).await
+}
+
+impl TableJob for ShuffleTable {
+    const NAME: &'static str = "table.shuffle";
+
+    fn table(&self) -> &Rewrite {
+        &self.table
+    }
+
+    fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>> {
+        shuffle(futures, self)
+    }
 }
 
 impl ShuffleTable {

@@ -5,13 +5,12 @@
 use std::path::PathBuf;
 
 use exobus_actors::futures::Futures;
-use exobus_actors::ids::JobId;
 use exobus_actors::program;
 use exobus_actors::task::JobError;
-use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::strategies::auto::Explained;
 use serde::{Deserialize, Serialize};
 
+use super::TableJob;
 use super::rewrite::{self, Arrangement, Rewrite, Rewritten};
 use crate::semantics::KeyColumn;
 
@@ -24,18 +23,14 @@ pub struct SortTable {
     pub key: Vec<KeyColumn>,
 }
 
-fn give_back(job: JobId, params: SortTable) {
-    outputs::give_back(job, &params.table.output);
-}
-
 /// Sorts a table.
 ///
 /// # Errors
 /// Files that are no table, or not one; a column that is not there; too little memory; a full disk; a folder that cannot be used; rows that got lost: each names the file, column or
 /// edge.
-#[program(name = "table.sort", version = 1, give_back = give_back)]
+#[program(name = "table.sort", version = 1, give_back = super::give_back)]
 pub async fn sort(futures: Futures, params: SortTable) -> Result<Rewritten, JobError> {
-    rewrite::run(futures, "table.sort", params.table, Arrangement::by_key(params.key)).await
+    rewrite::run(futures, SortTable::NAME, params.table, Arrangement::by_key(params.key)).await
 }
 
 /// Says what a sort of a table would do, from what its files say of themselves: the output is not looked at, and nothing is read.
@@ -45,6 +40,18 @@ pub async fn sort(futures: Futures, params: SortTable) -> Result<Rewritten, JobE
 #[program(name = "table.explain", version = 1)]
 pub async fn explain(futures: Futures, params: SortTable) -> Result<Explained, JobError> {
     rewrite::explain(&futures, &params.table, &Arrangement::by_key(params.key)).await
+}
+
+impl TableJob for SortTable {
+    const NAME: &'static str = "table.sort";
+
+    fn table(&self) -> &Rewrite {
+        &self.table
+    }
+
+    fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>> {
+        sort(futures, self)
+    }
 }
 
 impl SortTable {

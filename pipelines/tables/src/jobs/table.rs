@@ -44,6 +44,11 @@ impl Table {
         Ok(Self { hasher: RowHasher::new(&schema).map_err(of_table)?, schema, layout })
     }
 
+    /// The layout of its rows without their places, as they are written to files.
+    pub(super) fn values_layout(&self) -> Result<Arc<Layout>, TaskError> {
+        Layout::new(&self.schema).map(Arc::new).map_err(of_table)
+    }
+
     /// A batch of rows on their way without their places.
     pub(super) fn values(&self, batch: &RecordBatch) -> Result<RecordBatch, TaskError> {
         let columns: Vec<usize> = (0..self.schema.fields().len()).collect();

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::pin::pin;
 
-use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use ::futures::TryStreamExt as _;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::{JobId, NodeId, RowHash};
 use exobus_actors::program;
@@ -21,6 +22,7 @@ use crate::files::{FileList, record_schema, scratch_bytes};
 use crate::job::{Draw, Job, KeyRanges};
 use crate::jobs::inputs::Pages;
 use crate::jobs::outputs;
+use crate::jobs::values::read_values;
 use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
 use crate::records::RECORD_BYTES;
@@ -244,12 +246,10 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     futures.wait_all(&reduced).await?;
     drop(shuffled.kept);
     let mut written = Output::default();
-    // Several at a time: some may have been spilled.
-    let mut tokens = stream::iter(reduced.iter().map(|output| futures.get_value::<Reduced>(output))).buffered(64);
-    while let Some(Reduced { token, row_hash }) = tokens.try_next().await? {
+    let mut values = pin!(read_values(&futures, &reduced));
+    while let Some(Reduced { token, row_hash }) = values.try_next().await? {
         written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
     }
-    drop(tokens);
     if read != written || read.bytes != bytes {
         return Err(JobError::Conservation {
             edge: "input -> output".into(),

@@ -19,7 +19,7 @@ const HASH_BYTES: usize = 16;
 /// An arrangement, as parameters of jobs and tasks have it: what tasks make follows from the version of the bytes of keys, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::jobs) struct Arrangement {
-    order: Order,
+    order: RowOrder,
     /// Of rows of one key one stays.
     distinct: Option<Distinct>,
     version: u32,
@@ -27,7 +27,7 @@ pub(in crate::jobs) struct Arrangement {
 
 /// What decides first; places decide behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Order {
+enum RowOrder {
     /// Columns.
     Key(Vec<KeyColumn>),
     /// A hash of the place under this seed.
@@ -44,24 +44,24 @@ struct Distinct {
 impl Arrangement {
     /// In the order of a key.
     pub(in crate::jobs) fn by_key(key: Vec<KeyColumn>) -> Self {
-        Self { order: Order::Key(key), distinct: None, version: KEY_VERSION }
+        Self { order: RowOrder::Key(key), distinct: None, version: KEY_VERSION }
     }
 
     /// In an order that follows from a seed.
     pub(in crate::jobs) fn at_random(seed: u64) -> Self {
-        Self { order: Order::Random(seed), distinct: None, version: KEY_VERSION }
+        Self { order: RowOrder::Random(seed), distinct: None, version: KEY_VERSION }
     }
 
     /// One row of each key, in the order of these.
     pub(in crate::jobs) fn distinct(key: Vec<KeyColumn>, order_by: Vec<KeyColumn>, keep: Keep) -> Self {
-        Self { order: Order::Key(key), distinct: Some(Distinct { order_by, keep }), version: KEY_VERSION }
+        Self { order: RowOrder::Key(key), distinct: Some(Distinct { order_by, keep }), version: KEY_VERSION }
     }
 
     /// The columns by whose values rows are put in order, all together.
     pub(super) fn key(&self) -> Option<&[KeyColumn]> {
         match &self.order {
-            Order::Key(key) => Some(key),
-            Order::Random(_) => None,
+            RowOrder::Key(key) => Some(key),
+            RowOrder::Random(_) => None,
         }
     }
 
@@ -74,8 +74,8 @@ impl Arrangement {
     /// The seed of a random order.
     pub(super) fn seed(&self) -> Option<u64> {
         match self.order {
-            Order::Key(_) => None,
-            Order::Random(seed) => Some(seed),
+            RowOrder::Key(_) => None,
+            RowOrder::Random(seed) => Some(seed),
         }
     }
 
@@ -93,8 +93,8 @@ impl Arrangement {
             )));
         }
         let keys = match &self.order {
-            Order::Key(key) => Keys::Columns(KeyEncoder::new(schema, key).map_err(of_table)?),
-            Order::Random(seed) => Keys::Random(MixedSeed::new(*seed)),
+            RowOrder::Key(key) => Keys::Columns(KeyEncoder::new(schema, key).map_err(of_table)?),
+            RowOrder::Random(seed) => Keys::Random(MixedSeed::new(*seed)),
         };
         let order_by = self.distinct.as_ref().map(|distinct| &distinct.order_by).filter(|order| !order.is_empty());
         let ties = order_by.map(|order| KeyEncoder::new(schema, order)).transpose().map_err(of_table)?;

@@ -8,7 +8,7 @@ use exobus_shuffle::cuts::Cuts;
 use serde_bytes::ByteBuf;
 
 use super::arrangement::Arrangement;
-use super::sample::{Look, SampleParams, sample};
+use super::sample::{SampleParams, SampledBatches, sample};
 use crate::jobs::count::{Counted, even_cuts};
 use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::table::Piece;
@@ -71,7 +71,8 @@ async fn sampled(
     layout: &ObjectRef,
     partitions: u32,
 ) -> Result<Cuts, JobError> {
-    let splits: Vec<Piece> = described.pieces().collect();
+    let read = (0..).zip(described.numbered_splits()).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
+    let splits: Vec<Piece> = read.map(|(before, (file, split))| Piece::new(file, split, before)).collect();
     let count = splits.len().min(SPLITS_MIN.max(SPLITS_PER_FILE * partitions as usize));
     let pieces: Vec<Piece> = (0..count).map(|at| splits[at * splits.len() / count].clone()).collect();
     // What says how many rows it has is read column by column, and text as a whole: of many pieces of that the first rows stand for all.
@@ -83,7 +84,7 @@ async fn sampled(
     let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
     let keys = (wanted * every).div_ceil(all.max(1)).max(1) as usize;
     let tasks = pieces.chunks(SPLITS_PER_TASK).map(|pieces| {
-        let look = if are_read(pieces) { Look::Every(every) } else { Look::First };
+        let look = if are_read(pieces) { SampledBatches::Every(every) } else { SampledBatches::First };
         let largest = pieces.iter().map(|piece| piece.file.splits[0].value_bytes).max().unwrap_or(0);
         let outside_bytes = LOOK_BYTES + largest / 4;
         let (reading, arrangement) = (described.reading.clone(), arrangement.clone());

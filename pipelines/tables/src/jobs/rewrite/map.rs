@@ -3,6 +3,7 @@
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
+use exobus_actors::task::Output;
 use exobus_shuffle::cuts::Cuts;
 use exobus_shuffle::jobs::values::write_value;
 use serde::{Deserialize, Serialize};
@@ -29,32 +30,18 @@ pub(super) struct MapParams {
     pub(super) arrangement: Arrangement,
 }
 
-/// Rows, and the sum of their hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Rows {
-    pub(super) rows: u64,
-    pub(super) row_hash: RowHash,
-}
-
-impl Rows {
-    /// These, of which each has a hash.
-    pub(super) fn of(picks: &[Pick], hash: impl Fn(&Pick) -> RowHash) -> Self {
-        Self { rows: picks.len() as u64, row_hash: picks.iter().map(hash).sum() }
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.rows += other.rows;
-        self.row_hash += other.row_hash;
-    }
+/// These rows, of which each has a hash, without their bytes.
+pub(super) fn sum_of(picks: &[Pick], hash: impl Fn(&Pick) -> RowHash) -> Output {
+    Output { bytes: 0, rows: picks.len() as u64, row_hash: picks.iter().map(hash).sum() }
 }
 
 /// The second output of a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mapped {
-    /// What it read.
-    pub(super) read: Rows,
+    /// What it read, without the bytes.
+    pub(super) read: Output,
     /// What of that it left out.
-    pub(super) dropped: Rows,
+    pub(super) dropped: Output,
 }
 
 /// Rows of some splits, in order, as an object with a part for each file; its second output is [`Mapped`].
@@ -65,7 +52,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let arranger = params.arrangement.arranger(table.layout.schema())?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget), Vec::new(), Vec::new());
-    let (mut read, mut read_bytes, mut memory) = (Rows::default(), 0, Reservation::none(&budget.shared()));
+    let (mut read, mut read_bytes, mut memory) = (Output::default(), 0, Reservation::none(&budget.shared()));
     let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
@@ -81,7 +68,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
                 place += rows.batch.num_rows() as u64;
                 let mut of_batch = Vec::new();
                 table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
-                read.add(Rows { rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
+                read.add(Output { bytes: 0, rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
                 hashes.push(of_batch);
                 ordered.add(placed)?;
                 sources.push(rows);
@@ -93,7 +80,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     ordered.sort();
     let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
     let dropped = arranger.keep.map(|keep| ordered.keep(keep)).unwrap_or_default();
-    let dropped = Rows::of(&dropped, hash);
+    let dropped = sum_of(&dropped, hash);
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     let writer = context.output()?;

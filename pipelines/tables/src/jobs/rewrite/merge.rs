@@ -13,10 +13,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::arrangement::Arrangement;
-use super::map::{MESSAGE_BYTES, Rows};
+use super::map::{MESSAGE_BYTES, sum_of};
 use super::ordered::Ordered;
 use crate::TableError;
-use crate::block::{Gather, Layout, Limits, Part, Pick};
+use crate::block::{Gather, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
 use crate::jobs::table::{Table, write_rows};
@@ -99,7 +99,7 @@ pub(super) struct ReduceParams {
 pub(super) struct Reduced {
     pub(super) token: Token,
     pub(super) row_hash: RowHash,
-    pub(super) dropped: Rows,
+    pub(super) dropped: Output,
 }
 
 /// Parts in order, merged into a file.
@@ -123,18 +123,14 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
             let picks = ordered.keep(keep);
             dropped(&table, &budget, &values, &picks)?
         }
-        None => Rows::default(),
+        None => Output::default(),
     };
     let of_rows = (&table.schema, &table.hasher);
     let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
-    let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
-    let gather = Gather::new(layout, &values).map_err(of_table)?;
+    let gather = Gather::new(table.values_layout()?, &values).map_err(of_table)?;
     for from in (0..ordered.len()).step_by(ROWS_AT_ONCE) {
         context.check_cancelled()?;
-        let picks = ordered.picks(from..ordered.len().min(from + ROWS_AT_ONCE));
-        for message in gather.messages(&picks, &Limits::default()).map_err(of_table)? {
-            file.write(&message.batch().map_err(of_table)?)?;
-        }
+        file.write(&gather, &ordered.picks(from..ordered.len().min(from + ROWS_AT_ONCE)))?;
     }
     let Written { token, row_hash } = file.finish(context, &params.file.directory)?;
     // What was read is what was written and what was left out, each by its own hash: the books of the arguments are compared with that.
@@ -145,7 +141,12 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
 }
 
 /// Rows of these batches that are left out.
-fn dropped(table: &Table, budget: &Arc<TaskBudget>, values: &[RecordBatch], picks: &[Pick]) -> Result<Rows, TaskError> {
+fn dropped(
+    table: &Table,
+    budget: &Arc<TaskBudget>,
+    values: &[RecordBatch],
+    picks: &[Pick],
+) -> Result<Output, TaskError> {
     let rows: usize = values.iter().map(RecordBatch::num_rows).sum();
     let memory = Reservation::of(&budget.shared(), (rows * size_of::<RowHash>()) as u64);
     let _memory = memory.map_err(|denied| budget.of_rows(denied))?;
@@ -154,5 +155,5 @@ fn dropped(table: &Table, budget: &Arc<TaskBudget>, values: &[RecordBatch], pick
         table.hasher.rows(batch, &mut hashes).map(|()| hashes).map_err(of_table)
     });
     let hashes = hashed.collect::<Result<Vec<_>, _>>()?;
-    Ok(Rows::of(picks, |pick| hashes[pick.batch as usize][pick.row as usize]))
+    Ok(sum_of(picks, |pick| hashes[pick.batch as usize][pick.row as usize]))
 }

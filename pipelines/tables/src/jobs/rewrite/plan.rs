@@ -65,21 +65,18 @@ pub(in crate::jobs) fn refuse_beyond(
 pub(super) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
     let executors = u64::from(sizes.executors_per_node.max(1));
     let map_bytes = (sizes.memory_bytes / (2 * executors)).min(MAP_BYTES_MAX);
-    let (mut maps, mut open, mut open_bytes, mut before) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
-    for file in &described.files {
-        for (split, described) in file.splits.iter().enumerate() {
-            if described.is_left_out {
-                before += 1;
-                continue;
-            }
-            if !open.is_empty() && open_bytes + described.map_bytes() > map_bytes {
-                maps.push(std::mem::take(&mut open));
-                open_bytes = 0;
-            }
-            open_bytes += described.map_bytes();
-            push_split(&mut open, file, split, before);
-            before += 1;
+    let (mut maps, mut open, mut open_bytes) = (Vec::new(), Vec::<Piece>::new(), 0);
+    for (before, (file, split)) in (0..).zip(described.numbered_splits()) {
+        let described = &file.splits[split];
+        if described.is_left_out {
+            continue;
         }
+        if !open.is_empty() && open_bytes + described.map_bytes() > map_bytes {
+            maps.push(std::mem::take(&mut open));
+            open_bytes = 0;
+        }
+        open_bytes += described.map_bytes();
+        push_split(&mut open, file, split, before);
     }
     if !open.is_empty() {
         maps.push(open);

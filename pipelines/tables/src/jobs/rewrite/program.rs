@@ -1,19 +1,21 @@
 //! The program of these jobs: which tasks, in which order, and what is checked.
 
 use std::cell::RefCell;
+use std::pin::pin;
 
-use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use ::futures::TryStreamExt as _;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_files::part_name;
 use exobus_shuffle::jobs::outputs;
+use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::strategies::auto::{self, Estimate, Explained};
 use exobus_shuffle::{Job, Plan, Sizes, Strategy};
 use exobus_store::Align;
 
 use super::arrangement::Arrangement;
 use super::cuts::cuts;
-use super::map::{MESSAGE_BYTES, MapParams, Mapped, Rows, map};
+use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_memory, maps};
 use super::{Rewrite, Rewritten};
@@ -203,27 +205,30 @@ pub(in crate::jobs) async fn run(
 
 /// What became of the rows.
 struct Ended {
-    /// By maps, as they read them.
-    read: Rows,
+    /// By maps, as they read them. Bytes are told of what was written alone.
+    read: Output,
     /// Sealed by maps.
-    mapped: Rows,
+    mapped: Output,
     written: Output,
     /// Left out by maps and by reduces.
-    dropped: [Rows; 2],
+    dropped: [Output; 2],
 }
 
 /// Sums up what maps and reduces say.
 async fn ended(futures: &Futures, job: &Rewriting, reduced: &[ObjectRef], mapped: Output) -> Result<Ended, JobError> {
-    let mapped = Rows { rows: mapped.rows, row_hash: mapped.row_hash };
-    let mut ended = Ended { read: Rows::default(), mapped, written: Output::default(), dropped: Default::default() };
+    let mut ended = Ended {
+        read: Output::default(),
+        mapped: Output { bytes: 0, ..mapped },
+        written: Output::default(),
+        dropped: Default::default(),
+    };
     let of_maps = job.mapped.take();
-    let mut values = stream::iter(of_maps.iter().map(|made| futures.get_value::<Mapped>(made))).buffered(64);
+    let mut values = pin!(read_values(futures, &of_maps));
     while let Some(Mapped { read, dropped }) = values.try_next().await? {
         ended.read.add(read);
         ended.dropped[0].add(dropped);
     }
-    drop(values);
-    let mut values = stream::iter(reduced.iter().map(|output| futures.get_value::<Reduced>(output))).buffered(64);
+    let mut values = pin!(read_values(futures, reduced));
     while let Some(Reduced { token, row_hash, dropped }) = values.try_next().await? {
         ended.written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
         ended.dropped[1].add(dropped);
@@ -233,10 +238,10 @@ async fn ended(futures: &Futures, job: &Rewriting, reduced: &[ObjectRef], mapped
 
 impl Ended {
     /// What was left out, and what was written.
-    fn dropped_and_written(&self) -> Rows {
+    fn dropped_and_written(&self) -> Output {
         let [mut all, by_reduces] = self.dropped;
         all.add(by_reduces);
-        all.add(Rows { rows: self.written.rows, row_hash: self.written.row_hash });
+        all.add(Output { bytes: 0, ..self.written });
         all
     }
 

@@ -24,19 +24,19 @@ pub(super) struct SampleParams {
     /// How many rows of each batch that is looked at are taken.
     pub(super) keys: usize,
     /// Which batches of a split are looked at.
-    pub(super) look: Look,
+    pub(super) look: SampledBatches,
 }
 
 /// Batches that stand for all of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Look {
+pub(super) enum SampledBatches {
     /// The first: of text, which has to be read up to where one looks.
     First,
     /// One of so many, beginning with another one in each split: rows of a split may be in some order.
     Every(u64),
 }
 
-impl Look {
+impl SampledBatches {
     /// Whether a batch is looked at, which is of this number in a split whose first row has this place.
     fn is_at(self, first_place: u64, number: u64) -> bool {
         match self {
@@ -82,7 +82,7 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                     |at: usize| (!params.arrangement.is_distinct()).then(|| place + u64::from(chosen.value(at)));
                 sampled.extend((0..keys.len()).map(|at| ByteBuf::from(cuts::cut(keys.get(at), place_of(at)))));
                 place += rows as u64;
-                if params.look == Look::First {
+                if params.look == SampledBatches::First {
                     break;
                 }
             }

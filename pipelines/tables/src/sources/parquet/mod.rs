@@ -9,6 +9,7 @@
 //!
 //! What is not read: encrypted files (also where only some columns are), data in other files, Brotli and LZO.
 
+mod decoding;
 mod delta;
 mod footer;
 mod inflate;
@@ -16,7 +17,6 @@ mod intervals;
 mod page_header;
 mod page_index;
 mod pages;
-mod reading;
 mod rows;
 mod statistics;
 mod thrift;
@@ -41,7 +41,7 @@ pub struct ParquetFile {
     metadata: ParquetMetaData,
     footer_begin: u64,
     /// How its columns are read.
-    reading: Arc<reading::Reading>,
+    decoding: Arc<decoding::Decoding>,
     /// For the metadata.
     _memory: Reservation,
 }
@@ -53,8 +53,8 @@ impl ParquetFile {
     /// What is wrong with the file, with its place; memory that was denied.
     pub fn open(file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
         let footer::Footer { metadata, begin, memory } = footer::read(&file, budget)?;
-        let reading = reading::Reading::of(&file, &metadata)?;
-        Ok(Self { file, metadata, footer_begin: begin, reading, _memory: memory })
+        let decoding = decoding::Decoding::of(&file, &metadata)?;
+        Ok(Self { file, metadata, footer_begin: begin, decoding, _memory: memory })
     }
 
     /// The file.
@@ -64,7 +64,7 @@ impl ParquetFile {
 
     /// Names and plain types of its columns, and its metadata.
     pub fn schema(&self) -> &SchemaRef {
-        &self.reading.schema
+        &self.decoding.schema
     }
 
     /// What the footer says, as the library has it: nobody vouches for it.
@@ -113,7 +113,7 @@ impl ParquetFile {
         columns: Option<&[usize]>,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<impl Iterator<Item = Result<SourceBatch, SourceError>> + Send + use<>, SourceError> {
-        let all: Vec<usize> = (0..self.reading.schema.fields().len()).collect();
+        let all: Vec<usize> = (0..self.decoding.schema.fields().len()).collect();
         RowGroupRows::new(self, split, (columns.unwrap_or(&all), None), budget)
     }
 

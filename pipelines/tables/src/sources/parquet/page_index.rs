@@ -105,7 +105,7 @@ impl ParquetFile {
                 RowGroupMetaData::builder(alone.clone()).set_column_metadata(vec![chunk]).build()
             };
             let groups = (0..pages.are_null.len()).map(group).collect::<Result<Vec<_>, _>>()?;
-            let schema = self.reading.schema.project(&[column])?;
+            let schema = self.decoding.schema.project(&[column])?;
             let of = StatisticsConverter::try_new(schema.field(0).name(), &schema, &alone)?;
             let of = of.with_missing_null_counts_as_zero(false);
             let (least, greatest) = (of.row_group_mins(&groups)?, of.row_group_maxes(&groups)?);

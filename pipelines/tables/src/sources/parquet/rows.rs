@@ -97,7 +97,7 @@ impl RowGroupRows {
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let fields: Vec<_> = columns.iter().map(|column| column.reader_field()).collect();
-        let schema = Arc::new(Schema::new_with_metadata(fields, file.reading.schema.metadata().clone()));
+        let schema = Arc::new(Schema::new_with_metadata(fields, file.decoding.schema.metadata().clone()));
         let (file, budget) = (Arc::clone(file), Arc::clone(budget));
         let pending = Pending::default();
         Ok(Self { file, group, columns, schema, budget, rows, ranges, rows_max, rows_read: 0, pending })
@@ -184,15 +184,15 @@ impl ColumnRows {
         one: &OneGroup<'_>,
         (rows, selection): (u64, Option<RowSelection>),
     ) -> Result<Self, SourceError> {
-        let name: Arc<str> = file.reading.schema.field(root).name().as_str().into();
+        let name: Arc<str> = file.decoding.schema.field(root).name().as_str().into();
         let parquet = file.metadata.file_metadata().schema_descr();
         let row_bytes = one.leaves.iter().map(|leaf| value_bytes(&parquet.column(*leaf))).sum();
-        let (levels, batch_rows) = (&file.reading.levels[root], rows as usize);
+        let (levels, batch_rows) = (&file.decoding.levels[root], rows as usize);
         let made = guarded(|| ParquetRecordBatchReader::try_new_with_row_groups(levels, one, batch_rows, selection));
         let unpacked = std::mem::take(&mut *one.unpacked.borrow_mut());
         let reader =
             made.map_err(|what| failure(&unpacked).unwrap_or_else(|| damaged(file, one.group, &name, what)))?;
-        let checks_texts = has_unchecked_texts(parquet, root, file.reading.schema.field(root).data_type());
+        let checks_texts = has_unchecked_texts(parquet, root, file.decoding.schema.field(root).data_type());
         Ok(Self { name, reader, row_bytes, unpacked, rows, checks_texts })
     }
 
@@ -316,7 +316,7 @@ impl OneGroup<'_> {
             copies: is_copied(parquet, leaf),
             intervals: unit_of(
                 &descriptor,
-                self.file.reading.schema.field(self.root).data_type(),
+                self.file.decoding.schema.field(self.root).data_type(),
                 leaf - self.leaves[0],
             ),
             descriptor,

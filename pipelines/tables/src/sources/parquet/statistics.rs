@@ -33,9 +33,9 @@ impl ParquetFile {
     /// There is no such column.
     pub fn statistics(&self, column: usize) -> Option<RowGroupStatistics> {
         let parquet = self.metadata.file_metadata().schema_descr();
-        let field = self.reading.schema.field(column);
+        let field = self.decoding.schema.field(column);
         let said = guarded(|| -> Result<_, ParquetError> {
-            let of = StatisticsConverter::try_new(field.name(), &self.reading.schema, parquet)?;
+            let of = StatisticsConverter::try_new(field.name(), &self.decoding.schema, parquet)?;
             let of = of.with_missing_null_counts_as_zero(false);
             let groups = self.metadata.row_groups();
             let (least, greatest) = (of.row_group_mins(groups)?, of.row_group_maxes(groups)?);

@@ -22,11 +22,11 @@ const KEPT_COLUMNS_MAX: usize = 1000;
 
 thread_local! {
     /// That of the file that was opened last. To make it is most of what it takes to open a small file: some 2 us for each column.
-    static LAST: RefCell<Option<Arc<Reading>>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<Arc<Decoding>>> = const { RefCell::new(None) };
 }
 
 /// Types of the columns of a file and how the library decodes them: they follow from its schema and from what its writer noted, and from nothing else.
-pub(super) struct Reading {
+pub(super) struct Decoding {
     descriptor: SchemaDescPtr,
     notes: Option<Vec<KeyValue>>,
     /// Names and plain types of columns, and metadata.
@@ -35,7 +35,7 @@ pub(super) struct Reading {
     pub(super) levels: Vec<FieldLevels>,
 }
 
-impl Reading {
+impl Decoding {
     /// Of a file with that footer.
     pub(super) fn of(file: &InputFile, metadata: &ParquetMetaData) -> Result<Arc<Self>, SourceError> {
         if let Some(last) = LAST.with_borrow(|last| last.clone().filter(|last| last.is_of(metadata))) {
