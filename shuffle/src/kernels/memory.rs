@@ -12,6 +12,19 @@ pub(super) fn prefetch_record(record: &Record) {
     prefetch_line(record.as_ptr().wrapping_add(99));
 }
 
+/// Most lines of memory that [`prefetch`] asks for: behind them processors see by themselves that what is read goes on.
+const LINES_MAX: usize = 4;
+
+/// Asks for the first cache lines of bytes that will be read soon.
+#[inline(always)]
+pub fn prefetch(bytes: &[u8]) {
+    let begin = bytes.as_ptr();
+    let lines = (begin.addr() % 64 + bytes.len()).div_ceil(64).min(LINES_MAX);
+    for line in 0..lines {
+        prefetch_line(begin.wrapping_add(64 * line));
+    }
+}
+
 /// Asks for the line `ahead` bytes after the start of `bytes`, which may be beyond its end.
 #[inline(always)]
 pub(super) fn prefetch_ahead(bytes: &[u8], ahead: usize) {

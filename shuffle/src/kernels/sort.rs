@@ -67,59 +67,64 @@ pub fn sort_pieces<'a>(pieces: &[&'a [u8]], scratch: &'a mut [u8]) -> Sorted<'a>
     assert!(rows <= u32::MAX as usize, "{rows} records in one chunk: sort fewer at once");
     assert!(pieces.len() <= 1 << PIECE_BITS, "{} pieces in one chunk: join some of them", pieces.len());
     let entries = as_numbers(scratch, rows, "sort");
-    if rows <= 256 {
-        let places = pieces.iter().enumerate();
-        let places = places.flat_map(|(piece, records)| (0..records.len()).map(move |index| (piece, index)));
-        for ((piece, index), entry) in places.zip(&mut *entries) {
-            *entry = entry_of(&pieces[piece][index], piece, index);
-        }
-        entries.sort_unstable();
-        return Sorted { pieces, entries };
-    }
+    let all = || {
+        pieces.iter().enumerate().flat_map(|(piece, records)| {
+            records.iter().enumerate().map(move |(index, record)| entry_of(record, piece, index))
+        })
+    };
+    let sample = pieces.iter().copied().flatten().step_by(rows.div_ceil(SAMPLE).max(1));
+    order(all, sample.map(|record| head_of(entry_of(record, 0, 0))), entries);
+    Sorted { pieces, entries }
+}
 
-    let spread = Spread::of(&pieces, rows);
-    let mut positions = [0u32; BUCKETS];
-    for records in &pieces {
-        for record in *records {
-            positions[spread.bucket(record)] += 1;
-        }
+/// Puts entries in order: all of `entries`, which gives the same ones each time that it is called, into `out`. `sample`: the upper 64 bits of some of them, which
+/// affect speed only.
+///
+/// # Panics
+/// `out` has not as many places as there are entries.
+pub fn order<I: Iterator<Item = u128>>(entries: impl Fn() -> I, sample: impl Iterator<Item = u64>, out: &mut [u128]) {
+    if out.len() <= 256 {
+        let mut places = out.iter_mut();
+        entries().for_each(|entry| *places.next().expect("as many places as entries") = entry);
+        assert!(places.next().is_none(), "as many entries as places");
+        return out.sort_unstable();
     }
+    let spread = Spread::of(sample);
+    let mut positions = [0u32; BUCKETS];
+    entries().for_each(|entry| positions[spread.bucket(entry)] += 1);
     let mut next = 0;
     for position in &mut positions {
         next += std::mem::replace(position, next);
     }
-    for (piece, records) in pieces.iter().enumerate() {
-        for (index, record) in records.iter().enumerate() {
-            let position = &mut positions[spread.bucket(record)];
-            entries[*position as usize] = entry_of(record, piece, index);
-            *position += 1;
-        }
-    }
+    assert_eq!(next as usize, out.len(), "as many places as entries");
+    entries().for_each(|entry| {
+        let position = &mut positions[spread.bucket(entry)];
+        out[*position as usize] = entry;
+        *position += 1;
+    });
     // Every position now stands where the next bucket begins.
     let mut start = 0;
     let mut spare = [0; SMALL];
     for end in positions {
-        sort_bucket(&mut entries[start..end as usize], &mut spare);
+        sort_bucket(&mut out[start..end as usize], &mut spare);
         start = end as usize;
     }
-    Sorted { pieces, entries }
 }
 
 /// Sorts the entries of one bucket, by way of `spare`.
 fn sort_bucket(bucket: &mut [u128], spare: &mut [u128; SMALL]) {
-    let head = |entry: u128| (entry >> 64) as u64;
     if bucket.len() <= 32 || bucket.len() > SMALL {
         return bucket.sort_unstable();
     }
     let (mut low, mut high) = (u64::MAX, 0);
     for entry in &*bucket {
-        low = low.min(head(*entry));
-        high = high.max(head(*entry));
+        low = low.min(head_of(*entry));
+        high = high.max(head_of(*entry));
     }
     // One or two slots an entry; the last slot is only reached by `high`.
     let slot_bits = bucket.len().ilog2() + 1;
     let shift = (u64::BITS - (high - low).leading_zeros()).saturating_sub(slot_bits);
-    let slot_of = |entry: u128| ((head(entry) - low) >> shift) as usize & (2 * SMALL - 1);
+    let slot_of = |entry: u128| ((head_of(entry) - low) >> shift) as usize & (2 * SMALL - 1);
     let mut counts = [0u16; 2 * SMALL];
     let counts = &mut counts[..1 << slot_bits];
     for entry in &*bucket {
@@ -154,35 +159,30 @@ fn entry_of(record: &Record, piece: usize, index: usize) -> u128 {
     (key_number(record) << KEY_SHIFT) | ((piece as u128) << INDEX_BITS) | index as u128
 }
 
-/// Maps keys to buckets in order: subtract, shift, and clamp what falls outside the sample's range.
+/// Maps entries to buckets in order: subtract, shift, and clamp what falls outside the sample's range.
 struct Spread {
     low: u64,
     shift: u32,
 }
 
 impl Spread {
-    fn of(pieces: &[&[Record]], rows: usize) -> Spread {
-        let (mut low, mut high) = (u64::MAX, 0);
-        let step = rows.div_ceil(SAMPLE).max(1);
-        for record in pieces.iter().copied().flatten().step_by(step) {
-            let head = head_of(record);
-            low = low.min(head);
-            high = high.max(head);
-        }
-        Spread { low, shift: (u64::BITS - (high - low).leading_zeros()).saturating_sub(BUCKET_BITS) }
+    fn of(sample: impl Iterator<Item = u64>) -> Spread {
+        let (low, high) = sample.fold((u64::MAX, 0), |(low, high), head| (low.min(head), high.max(head)));
+        let range = high.saturating_sub(low);
+        Spread { low, shift: (u64::BITS - range.leading_zeros()).saturating_sub(BUCKET_BITS) }
     }
 
     #[inline(always)]
-    fn bucket(&self, record: &Record) -> usize {
-        let above = head_of(record).saturating_sub(self.low) >> self.shift;
+    fn bucket(&self, entry: u128) -> usize {
+        let above = head_of(entry).saturating_sub(self.low) >> self.shift;
         (above as usize).min(BUCKETS - 1)
     }
 }
 
-/// The first 8 bytes of the key as a number.
+/// The first 8 bytes of a key as a number: the upper half of its entry.
 #[inline(always)]
-fn head_of(record: &Record) -> u64 {
-    (key_number(record) >> 16) as u64
+fn head_of(entry: u128) -> u64 {
+    (entry >> 64) as u64
 }
 
 /// The order of a chunk's records.

@@ -91,6 +91,9 @@ pub enum Access {
     Direct,
     /// As it comes: small requests, or one behind the other.
     Cached,
+    /// Ranges anywhere: requests whose offset, length and memory are multiples of [`ALIGNMENT`](crate::ALIGNMENT) go past the page cache, and all
+    /// others through it.
+    Ranges,
 }
 
 /// An open file. Requests may come from several threads at once.

@@ -2,6 +2,7 @@
 
 use arrow_buffer::bit_mask::set_bits;
 use arrow_buffer::{BooleanBuffer, Buffer};
+use exobus_shuffle::kernels::prefetch;
 
 use super::column::{Column, Values, elements, fixed_elements};
 use super::padded;
@@ -207,7 +208,8 @@ fn text<const WIDTH: usize, P: Picks>(
 ) {
     let (mut row, mut end) = (0, 0);
     offsets[0] = encoded(0);
-    picks.each(|span| {
+    let soon = |span: Span| prefetch(ranges[span.source()].get(span.start as usize));
+    picks.each_ahead(soon, |span| {
         for from in span.rows() {
             if span.is_of_a_source() && !is_null(valid, row) {
                 let value = ranges[span.source()].get(from);

@@ -11,6 +11,13 @@ pub struct Pick {
     pub row: u32,
 }
 
+impl Pick {
+    #[inline(always)]
+    fn span(self) -> Span {
+        Span { source: self.batch, len: 1, start: u64::from(self.row) }
+    }
+}
+
 /// Consecutive rows of one source of a column, or rows of none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
@@ -35,19 +42,33 @@ pub(super) trait Picks: Copy {
     const MAY_BE_OF_NONE: bool;
     /// Calls `each` for all of them, in their order.
     fn each(self, each: impl FnMut(Span));
+    /// As [`each`](Self::each); `soon` is called some rows ahead, where rows are one by one: their addresses are random, so memory is asked for before it is needed.
+    fn each_ahead(self, soon: impl FnMut(Span), each: impl FnMut(Span));
     /// How many there are.
     fn rows(self) -> u64;
     /// Copies values of the sources, one for each row; those of none are `filler`.
     fn copy<T: Copy>(self, sources: &[&[T]], filler: T, out: &mut [T]);
 }
 
+/// Rows between asking for memory and using it: latency of memory over the time that a row takes.
+const AHEAD: usize = 16;
+
 impl Picks for &[Pick] {
     const MAY_BE_OF_NONE: bool = false;
 
     #[inline(always)]
     fn each(self, mut each: impl FnMut(Span)) {
-        for pick in self {
-            each(Span { source: pick.batch, len: 1, start: u64::from(pick.row) });
+        self.iter().for_each(|pick| each(pick.span()));
+    }
+
+    #[inline(always)]
+    fn each_ahead(self, mut soon: impl FnMut(Span), mut each: impl FnMut(Span)) {
+        self.iter().take(AHEAD).for_each(|pick| soon(pick.span()));
+        for (at, pick) in self.iter().enumerate() {
+            if let Some(later) = self.get(at + AHEAD) {
+                soon(later.span());
+            }
+            each(pick.span());
         }
     }
 
@@ -70,6 +91,11 @@ impl Picks for &[Span] {
         for span in self {
             each(*span);
         }
+    }
+
+    #[inline(always)]
+    fn each_ahead(self, _: impl FnMut(Span), each: impl FnMut(Span)) {
+        self.each(each);
     }
 
     fn rows(self) -> u64 {

@@ -67,10 +67,27 @@ impl TaskBudget {
         }
     }
 
+    /// How the task fails that could not put rows in order.
+    pub(super) fn of_order(&self, error: Unordered) -> TaskError {
+        match error {
+            Unordered::Memory(denied) => self.of_rows(denied),
+            Unordered::Table(error) => of_table(error),
+        }
+    }
+
     /// How the task fails that has no room for what it puts in order.
     pub(super) fn of_rows(&self, denied: MemoryDenied) -> TaskError {
         self.failure(format!("rows that are put in order take memory: {denied}"))
     }
+}
+
+/// Why rows are not put in order.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unordered {
+    #[error(transparent)]
+    Memory(#[from] MemoryDenied),
+    #[error(transparent)]
+    Table(#[from] TableError),
 }
 
 /// How a task fails for this.

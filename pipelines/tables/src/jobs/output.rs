@@ -32,7 +32,7 @@ pub enum FileSize {
 
 impl Default for FileSize {
     fn default() -> Self {
-        Self::Bytes(64 << 20)
+        Self::Bytes(256 << 20)
     }
 }
 

@@ -98,7 +98,7 @@ impl Look {
 
     fn input(&self, (location, status): &(Location, FileStatus)) -> Result<(InputFile, InputFormat), SourceError> {
         let format = self.format(location)?;
-        Ok((InputFile::new(location.open(Access::Cached)?, *status)?, format))
+        Ok((InputFile::new(location.open(Access::Ranges)?, *status)?, format))
     }
 
     /// Opens a file of a table for who reads the rows of these columns.

@@ -1,9 +1,10 @@
 //! A file as readers see it.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use exobus_files::{Access, FileStatus, FileSystem, ReadFile};
+use exobus_files::{ALIGNMENT, Access, AlignedBuffer, FileStatus, FileSystem, ReadFile};
 
 use super::SourceError;
 
@@ -31,8 +32,7 @@ impl InputFile {
     /// # Errors
     /// What the file system says.
     pub fn open(files: &dyn FileSystem, location: &exobus_files::Location) -> Result<Self, SourceError> {
-        // Pages and lines begin anywhere, so the page cache serves what is read twice.
-        let file = files.open(location, Access::Cached)?;
+        let file = files.open(location, Access::Ranges)?;
         let status = file.status()?;
         Self::new(file, status)
     }
@@ -60,6 +60,19 @@ impl InputFile {
         let needed = bytes.len();
         self.file.read_at(offset, bytes, needed)?;
         Ok(())
+    }
+
+    /// Reads a range that is read once, past the page cache. It begins at the byte of that number in the memory that is returned, which is up to two
+    /// [`ALIGNMENT`]s longer.
+    ///
+    /// # Errors
+    /// As of [`read_at`](Self::read_at).
+    pub fn read_once(&self, range: Range<u64>) -> Result<(AlignedBuffer, usize), SourceError> {
+        let from = range.start / ALIGNMENT as u64 * ALIGNMENT as u64;
+        let needed = (range.end - from) as usize;
+        let mut buffer = AlignedBuffer::new(needed.next_multiple_of(ALIGNMENT));
+        self.file.read_at(from, &mut buffer, needed)?;
+        Ok((buffer, (range.start - from) as usize))
     }
 
     /// Sees that the file is the one that was listed: whoever has read all that it wants asks at last (law 9).

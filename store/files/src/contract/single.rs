@@ -89,7 +89,7 @@ pub fn requests_make_up_a_file_in_whatever_order_they_are_done(fixture: &Fixture
 pub fn any_range_is_read_and_an_end_that_comes_early_is_told(fixture: &Fixture) {
     let (file, bytes) = (fixture.folder.join("file"), some_bytes(3 * ALIGNMENT + 10, 0));
     write(&file, &bytes);
-    for access in [Access::Direct, Access::Cached] {
+    for access in [Access::Direct, Access::Cached, Access::Ranges] {
         let open = file.open(access).unwrap();
         let mut buffer = AlignedBuffer::new(2 * ALIGNMENT);
         let read = open.read_at(ALIGNMENT as u64, &mut buffer, ALIGNMENT).unwrap();

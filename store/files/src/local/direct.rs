@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,6 +56,12 @@ impl DirectFile {
         };
         let file = opened.map_err(|error| FileError::io(path, "open", 0, error))?;
         Ok(DirectFile { file, location: path.into(), direct: AtomicBool::new(direct) })
+    }
+
+    /// Whether it is the file that another one is, too.
+    pub(super) fn is_the_file(&self, other: &DirectFile) -> bool {
+        let of = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
+        of(&self.file).is_some_and(|this| of(&other.file) == Some(this))
     }
 
     /// As [`ReadFile::read_at`].

@@ -4,6 +4,7 @@ mod direct;
 mod folder;
 mod list;
 mod place;
+mod ranges;
 mod small;
 mod write;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub use direct::DirectFile;
 use exobus_store::JobId;
 pub use place::{Placed, place};
+use ranges::RangesFile;
 pub use write::sync_dir;
 
 use self::folder::LocalFolder;
@@ -45,6 +47,7 @@ impl FileSystem for LocalFiles {
         Ok(Arc::new(match access {
             Access::Direct => DirectFile::open(path)?,
             Access::Cached => DirectFile::open_cached(path)?,
+            Access::Ranges => return Ok(Arc::new(RangesFile::open(path)?)),
         }))
     }
 
@@ -157,7 +160,7 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * ALIGNMENT + 10).map(|at| (at % 251) as u8).collect();
         let location = Location::from(folder.path()).join("file");
         fs::write(location.as_path().unwrap(), &bytes).unwrap();
-        for access in [Access::Direct, Access::Cached] {
+        for access in [Access::Direct, Access::Cached, Access::Ranges] {
             let file = location.system().unwrap().open(&location, access).unwrap();
             assert_eq!(file.status().unwrap().bytes, bytes.len() as u64);
             let mut buffer = AlignedBuffer::new(2 * ALIGNMENT);

@@ -31,7 +31,7 @@ pub(super) struct MapParams {
 }
 
 /// These rows, of which each has a hash, without their bytes.
-pub(super) fn sum_of(picks: &[Pick], hash: impl Fn(&Pick) -> RowHash) -> Output {
+fn sum_of(picks: &[Pick], hash: impl Fn(&Pick) -> RowHash) -> Output {
     Output { bytes: 0, rows: picks.len() as u64, row_hash: picks.iter().map(hash).sum() }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let table = Table::of(context)?;
     let arranger = params.arrangement.arranger(table.layout.schema())?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
-    let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget), Vec::new(), Vec::new());
+    let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget.shared()), Vec::new(), Vec::new());
     let (mut read, mut read_bytes, mut memory) = (Output::default(), 0, Reservation::none(&budget.shared()));
     let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
     for piece in &params.pieces {
@@ -70,7 +70,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
                 table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
                 read.add(Output { bytes: 0, rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
                 hashes.push(of_batch);
-                ordered.add(placed)?;
+                ordered.add(placed).map_err(|error| budget.of_order(error))?;
                 sources.push(rows);
             }
             read_bytes += described.value_bytes;

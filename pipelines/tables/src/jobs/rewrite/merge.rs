@@ -8,15 +8,14 @@ use exobus_files::Token;
 use exobus_shuffle::jobs::{outputs, pieces, reads};
 use exobus_store::{Block, ObjectWriter};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
 use super::arrangement::Arrangement;
-use super::map::{MESSAGE_BYTES, sum_of};
-use super::ordered::Ordered;
+use super::map::MESSAGE_BYTES;
+use super::merging::{Merged, Merging};
 use crate::TableError;
-use crate::block::{Gather, Part, Pick};
+use crate::block::{Gather, Limits, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
 use crate::jobs::table::{Table, write_rows};
@@ -24,6 +23,8 @@ use crate::sources::Reservation;
 
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
 const ROWS_AT_ONCE: usize = 8192;
+/// What a row takes of which it is known where it stands.
+pub(super) const PICK_BYTES: u64 = size_of::<Pick>() as u64;
 
 /// What `merge` is told. Its arguments are the layout and what is merged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,22 +48,24 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
         let bytes = pieces::bytes(with_rows().map(Block::parts), &parts);
         for part in parts {
             context.check_cancelled()?;
-            let mut ordered = Ordered::new(&arranger, &budget);
-            let mut merged = Output::default();
-            for part in with_rows().map(|block| block.part(part)).filter(|part| !part.is_empty()) {
-                merged.bytes += part.len() as u64;
-                for batch in rows_of(&table, part) {
-                    let batch = batch.map_err(of_table)?;
-                    merged.rows += batch.num_rows() as u64;
-                    merged.row_hash += table.hasher.sum(&table.values(&batch)?).map_err(of_table)?;
-                    ordered.add(batch)?;
-                }
+            let parts: Vec<Block> = with_rows().map(|block| block.part(part)).collect();
+            let mut merging = Merging::new(&arranger, None, &budget.shared(), runs_of(&table, parts.iter().cloned()))
+                .map_err(|error| budget.of_order(error))?;
+            let mut merged = Output { bytes: parts.iter().map(|part| part.len() as u64).sum(), ..Output::default() };
+            for batch in merging.batches() {
+                merged.rows += batch.num_rows() as u64;
+                merged.row_hash += table.hasher.sum(&table.values(batch)?).map_err(of_table)?;
             }
-            ordered.sort();
-            let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
+            let gather = Gather::new(table.layout.clone(), merging.batches()).map_err(of_table)?;
+            let picked = Reservation::of(&budget.shared(), merged.rows * PICK_BYTES);
+            let picked = picked.map_err(|denied| budget.of_rows(denied))?;
+            let mut picks = Vec::with_capacity(merged.rows as usize);
+            while let Some(Merged { rows, .. }) = merging.next().map_err(|error| budget.of_order(error))? {
+                picks.extend(rows);
+            }
             let writer: &mut ObjectWriter = context.output_at_sized(piece, bytes)?;
-            let picks = ordered.picks(0..ordered.len());
             write_rows(writer, &gather, (&picks, merged.row_hash), &mut scratch, &budget)?;
+            drop(picked);
             read.add(merged);
         }
         context.seal_output(piece)?;
@@ -79,6 +82,14 @@ fn arguments(context: &TaskContext<'_>) -> Vec<Vec<Block>> {
 /// What was sealed of each of these arguments.
 fn sealed(args: &[Vec<Block>]) -> Vec<Vec<Output>> {
     args.iter().map(|blocks| reads::sealed(blocks)).collect()
+}
+
+/// The rows of each of these parts.
+fn runs_of(
+    table: &Table,
+    parts: impl Iterator<Item = Block>,
+) -> impl Iterator<Item = Result<Vec<RecordBatch>, TableError>> {
+    parts.map(|part| rows_of(table, part).collect())
 }
 
 #[allow(unsafe_code, reason = "parts of these tasks are read without validation")]
@@ -110,27 +121,24 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let table = Table::of(context)?;
     let arranger = params.arrangement.arranger(table.layout.schema())?;
     let args = arguments(context);
-    let mut ordered = Ordered::new(&arranger, &budget);
-    for part in args.iter().flatten().filter(|part| !part.is_empty()) {
-        for batch in rows_of(&table, part.clone()) {
-            ordered.add(batch.map_err(of_table)?)?;
-        }
-    }
-    ordered.sort();
-    let values = ordered.batches().iter().map(|batch| table.values(batch)).collect::<Result<Vec<_>, _>>()?;
-    let dropped = match arranger.keep {
-        Some(keep) => {
-            let picks = ordered.keep(keep);
-            dropped(&table, &budget, &values, &picks)?
-        }
-        None => Output::default(),
-    };
+    let parts = args.iter().flatten().filter(|part| !part.is_empty()).cloned();
+    let mut merging = Merging::new(&arranger, arranger.keep, &budget.shared(), runs_of(&table, parts))
+        .map_err(|error| budget.of_order(error))?;
+    let values = merging.batches().iter().map(|batch| table.values(batch)).collect::<Result<Vec<_>, _>>()?;
+    let gather = Gather::new(table.values_layout()?, &values).map_err(of_table)?;
     let of_rows = (&table.schema, &table.hasher);
     let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
-    let gather = Gather::new(table.values_layout()?, &values).map_err(of_table)?;
-    for from in (0..ordered.len()).step_by(ROWS_AT_ONCE) {
+    let (mut dropped, mut next) = (Output::default(), Vec::new());
+    while let Some(merged) = merging.next().map_err(|error| budget.of_order(error))? {
         context.check_cancelled()?;
-        file.write(&gather, &ordered.picks(from..ordered.len().min(from + ROWS_AT_ONCE)))?;
+        next.extend(merged.rows);
+        let whole = next.len() / ROWS_AT_ONCE * ROWS_AT_ONCE;
+        next[..whole].chunks(ROWS_AT_ONCE).try_for_each(|rows| file.write(&gather, rows))?;
+        next.drain(..whole);
+        dropped.add(sum_of(&table, &gather, &merged.dropped)?);
+    }
+    if !next.is_empty() {
+        file.write(&gather, &next)?;
     }
     let Written { token, row_hash } = file.finish(context, &params.file.directory)?;
     // What was read is what was written and what was left out, each by its own hash: the books of the arguments are compared with that.
@@ -140,20 +148,11 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     Ok(Reduced { token, row_hash, dropped })
 }
 
-/// Rows of these batches that are left out.
-fn dropped(
-    table: &Table,
-    budget: &Arc<TaskBudget>,
-    values: &[RecordBatch],
-    picks: &[Pick],
-) -> Result<Output, TaskError> {
-    let rows: usize = values.iter().map(RecordBatch::num_rows).sum();
-    let memory = Reservation::of(&budget.shared(), (rows * size_of::<RowHash>()) as u64);
-    let _memory = memory.map_err(|denied| budget.of_rows(denied))?;
-    let hashed = values.iter().map(|batch| {
-        let mut hashes = Vec::new();
-        table.hasher.rows(batch, &mut hashes).map(|()| hashes).map_err(of_table)
-    });
-    let hashes = hashed.collect::<Result<Vec<_>, _>>()?;
-    Ok(sum_of(picks, |pick| hashes[pick.batch as usize][pick.row as usize]))
+/// These rows, which are left out.
+fn sum_of(table: &Table, gather: &Gather, picks: &[Pick]) -> Result<Output, TaskError> {
+    let mut sum = Output { bytes: 0, rows: picks.len() as u64, row_hash: RowHash::default() };
+    for message in gather.messages(picks, &Limits::default()).map_err(of_table)? {
+        sum.row_hash += table.hasher.sum(&message.batch().map_err(of_table)?).map_err(of_table)?;
+    }
+    Ok(sum)
 }

@@ -12,12 +12,17 @@
 
 mod arrangement;
 mod cuts;
+mod entries;
+mod kept;
 mod map;
 mod merge;
+mod merging;
 mod ordered;
 mod plan;
 mod program;
 mod sample;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 

@@ -5,32 +5,22 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use exobus_actors::registry::TaskError;
 
 use super::arrangement::{Arranged, Arranger, places};
+use super::entries::{ENTRY_BYTES, Entry, in_common, in_order};
+use super::kept::Kept;
 use crate::block::Pick;
-use crate::jobs::budget::{TaskBudget, of_table};
+use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
-use crate::sources::Reservation;
+use crate::sources::{MemoryBudget, Reservation};
 
-/// Of each row: what is compared first, and where it is.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// The first bytes of its key behind those that all keys have.
-    prefix: u64,
-    pick: Pick,
-}
-
-/// What an entry takes, with what the sort of it takes.
-const ENTRY_BYTES: u64 = 2 * size_of::<Entry>() as u64;
 /// What a batch takes besides its rows, for each of its columns.
-const COLUMN_BYTES: u64 = 256;
+pub(super) const COLUMN_BYTES: u64 = 256;
 
 /// Rows of batches whose last column says where in the input each row is. In order, they are in the order of the arrangement, rows that it does not tell apart as in the input: the same on
 /// any node, whatever rows came first.
 pub(super) struct Ordered<'a> {
     arranger: &'a Arranger,
-    budget: Arc<TaskBudget>,
     memory: Reservation,
     batches: Vec<RecordBatch>,
     rows: Vec<Arranged>,
@@ -38,17 +28,17 @@ pub(super) struct Ordered<'a> {
 }
 
 impl<'a> Ordered<'a> {
-    pub(super) fn new(arranger: &'a Arranger, budget: &Arc<TaskBudget>) -> Self {
-        let memory = Reservation::none(&budget.shared());
-        Self { arranger, budget: budget.clone(), memory, batches: Vec::new(), rows: Vec::new(), entries: Vec::new() }
+    pub(super) fn new(arranger: &'a Arranger, budget: &Arc<dyn MemoryBudget>) -> Self {
+        let memory = Reservation::none(budget);
+        Self { arranger, memory, batches: Vec::new(), rows: Vec::new(), entries: Vec::new() }
     }
 
     /// Adds a batch.
-    pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), TaskError> {
+    pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), Unordered> {
         let (rows, columns) = (batch.num_rows() as u64 * ENTRY_BYTES, batch.num_columns() as u64 * COLUMN_BYTES);
-        let bytes = self.arranger.bytes(&batch).map_err(of_table)? + rows + columns;
-        self.memory.resize(self.memory.bytes() + bytes).map_err(|denied| self.budget.of_rows(denied))?;
-        self.rows.push(self.arranger.arrange(&batch).map_err(of_table)?);
+        let bytes = self.arranger.bytes(&batch)? + rows + columns;
+        self.memory.resize(self.memory.bytes() + bytes)?;
+        self.rows.push(self.arranger.arrange(&batch)?);
         self.batches.push(batch);
         Ok(())
     }
@@ -56,28 +46,21 @@ impl<'a> Ordered<'a> {
     /// Puts them in order.
     pub(super) fn sort(&mut self) {
         let common = self.common_bytes();
-        self.entries = Vec::with_capacity(self.rows.iter().map(|rows| rows.keys.len()).sum());
-        for (batch, rows) in (0..).zip(&self.rows) {
-            let entry = |row| {
-                let prefix = prefix(&rows.keys.get(row)[common..]);
-                Entry { prefix, pick: Pick { batch, row: row as u32 } }
-            };
-            self.entries.extend((0..rows.keys.len()).map(entry));
-        }
-        let mut entries = std::mem::take(&mut self.entries);
-        // What comes in runs is merged: this sort finds them.
-        entries.sort_by(|one, other| one.prefix.cmp(&other.prefix).then_with(|| self.compare(one.pick, other.pick)));
-        self.entries = entries;
+        let entries = || {
+            (0..).zip(&self.rows).flat_map(|(batch, rows)| {
+                let entry = move |row| Entry::new(&rows.keys.get(row)[common..], Pick { batch, row: row as u32 });
+                (0..rows.keys.len()).map(entry)
+            })
+        };
+        let rows = self.rows.iter().map(|rows| rows.keys.len()).sum();
+        self.entries = in_order(rows, entries, |one, other| self.compare(one, other));
     }
 
     /// How many bytes all keys begin with alike.
     fn common_bytes(&self) -> usize {
         let mut keys = self.rows.iter().flat_map(|rows| (0..rows.keys.len()).map(|row| rows.keys.get(row)));
         let Some(first) = keys.next() else { return 0 };
-        keys.fold(first.len(), |common, key| match key.get(..common) {
-            Some(begin) if begin == &first[..common] => common,
-            _ => first[..common].iter().zip(key).take_while(|(one, other)| one == other).count(),
-        })
+        keys.fold(first.len(), |common, key| in_common(first, common, key))
     }
 
     fn compare(&self, one: Pick, other: Pick) -> Ordering {
@@ -97,22 +80,13 @@ impl<'a> Ordered<'a> {
 
     /// Leaves the row of each key that is to stay; the others.
     pub(super) fn keep(&mut self, keep: Keep) -> Vec<Pick> {
-        let (mut entries, mut kept, mut dropped) = (std::mem::take(&mut self.entries), 0, Vec::new());
-        for at in 0..entries.len() {
-            let entry = entries[at];
-            let is_of = |last: &Entry| last.prefix == entry.prefix && self.key(last.pick) == self.key(entry.pick);
-            match (entries[..kept].last().is_some_and(is_of), keep) {
-                (false, _) => {
-                    entries[kept] = entry;
-                    kept += 1;
-                }
-                (true, Keep::First) => dropped.push(entry.pick),
-                (true, Keep::Last) => dropped.push(std::mem::replace(&mut entries[kept - 1], entry).pick),
-            }
+        let (mut of_key, mut kept, mut dropped) = (Kept::new(keep), Vec::new(), Vec::new());
+        for entry in &self.entries {
+            of_key.add(self.key(entry.pick()), *entry, (&mut kept, &mut dropped));
         }
-        entries.truncate(kept);
-        self.entries = entries;
-        dropped
+        kept.extend(of_key.end());
+        self.entries = kept;
+        dropped.into_iter().map(Entry::pick).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -125,24 +99,12 @@ impl<'a> Ordered<'a> {
 
     /// Which rows stand at these places of the order.
     pub(super) fn picks(&self, range: Range<usize>) -> Vec<Pick> {
-        self.entries[range].iter().map(|entry| entry.pick).collect()
+        self.entries[range].iter().map(|entry| entry.pick()).collect()
     }
 
     /// Where in the order rows begin of which this is not true, given key and place; it is true of all before.
     pub(super) fn end_of(&self, from: usize, is_before: impl Fn(&[u8], u64) -> bool) -> usize {
-        let is_before = |entry: &Entry| is_before(self.key(entry.pick), self.place(entry.pick));
+        let is_before = |entry: &Entry| is_before(self.key(entry.pick()), self.place(entry.pick()));
         from + self.entries[from..].partition_point(is_before)
-    }
-}
-
-/// The first bytes of a key as a number in their order.
-fn prefix(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut first = [0; 8];
-            first[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(first)
-        }
     }
 }

@@ -16,11 +16,12 @@ use exobus_store::Align;
 use super::arrangement::Arrangement;
 use super::cuts::cuts;
 use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
-use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
+use super::merge::{MergeParams, PICK_BYTES, ReduceParams, Reduced, merge, reduce};
+use super::merging::MERGING_BYTES;
 use super::plan::{FileAbout, check_memory, maps};
 use super::{Rewrite, Rewritten};
 use crate::jobs::count::count;
-use crate::jobs::described::{Described, LOOK_BYTES, ROW_BYTES};
+use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, FileSize, manifest};
 use crate::jobs::table::{Piece, Table};
 use crate::reading::Reading;
@@ -68,7 +69,7 @@ impl Job for Rewriting {
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, LOOK_BYTES + self.about.rows * ROW_BYTES);
+        let options = self.options(place, LOOK_BYTES + MERGING_BYTES + self.about.rows * PICK_BYTES);
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 

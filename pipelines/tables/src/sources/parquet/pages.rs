@@ -1,10 +1,12 @@
 //! Pages of one column of a row group, read one at a time, each asked for before it is inflated.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::IntervalUnit;
 use bytes::Bytes;
+use exobus_files::{ALIGNMENT, AlignedBuffer};
 use parquet::basic::{Compression, Encoding, Type as PhysicalType};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
@@ -98,15 +100,38 @@ impl Unpacking {
 
 /// The bytes of a page, with the memory that they have for as long as arrays point to them.
 struct GrantedPage {
-    bytes: Vec<u8>,
+    stored: Stored,
     _memory: Reservation,
 }
 
 impl AsRef<[u8]> for GrantedPage {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.stored.bytes()
     }
 }
+
+/// Bytes of a page.
+enum Stored {
+    Whole(Vec<u8>),
+    /// This range of what was read.
+    Within(AlignedBuffer, Range<usize>),
+}
+
+impl Stored {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Whole(bytes) => bytes,
+            Self::Within(read, range) => &read[range.clone()],
+        }
+    }
+}
+
+/// Pages of so many bytes are read past the page cache, each with the header of the next one. Smaller ones are read some together.
+const LARGE_PAGE: usize = 64 << 10;
+/// Bytes that the header of a large page mostly has at most.
+const HEADER_BYTES: u64 = 4 << 10;
+/// What memory of a page has besides its bytes: where it begins and ends as direct I/O wants it.
+const AROUND: u64 = 3 * ALIGNMENT as u64;
 
 /// Reads the pages of a column.
 pub(super) struct ColumnPages {
@@ -116,6 +141,8 @@ pub(super) struct ColumnPages {
     used: usize,
     memory: Reservation,
     window_bytes: u64,
+    /// How much is read where a header is looked for.
+    header_bytes: u64,
     /// Where the next header or page is.
     at: u64,
     next: Option<PageHeader>,
@@ -126,10 +153,14 @@ pub(super) struct ColumnPages {
 }
 
 impl ColumnPages {
-    /// Reads headers with so many bytes at a time.
+    /// Reads small pages, and their headers, with so many bytes at a time.
     pub(super) fn new(chunk: ColumnChunk, window_bytes: u64) -> Self {
         let (memory, at) = (Reservation::none(&chunk.budget), chunk.begin);
-        Self { chunk, window: Vec::new(), used: 0, memory, window_bytes, at, next: None, seen: 0, dictionary: None }
+        // Pages of a small chunk are small.
+        let is_small = chunk.end - chunk.begin < LARGE_PAGE as u64;
+        let header_bytes = if is_small { window_bytes } else { window_bytes.min(HEADER_BYTES) };
+        let (window, next, dictionary) = (Vec::new(), None, None);
+        Self { chunk, window, used: 0, memory, window_bytes, header_bytes, at, next, seen: 0, dictionary }
     }
 
     fn place(&self) -> Place {
@@ -199,7 +230,7 @@ impl ColumnPages {
     }
 
     fn read_header(&mut self) -> Result<(PageHeader, u64), SourceError> {
-        let mut wanted = self.window_bytes;
+        let mut wanted = self.header_bytes;
         loop {
             match PageHeader::read(self.ahead()) {
                 Ok((header, bytes)) => return Ok((header, bytes as u64)),
@@ -217,14 +248,34 @@ impl ColumnPages {
     }
 
     /// Takes the next bytes of the chunk, which are all in it.
-    fn take(&mut self, bytes: &mut [u8]) -> Result<(), SourceError> {
-        let has = self.ahead().len().min(bytes.len());
+    fn take(&mut self, count: usize) -> Result<Stored, SourceError> {
+        if count >= LARGE_PAGE {
+            return self.take_large(count);
+        }
+        self.header_bytes = self.window_bytes;
+        let has = self.ahead().len().min(count);
+        let mut bytes = vec![0; count];
         bytes[..has].copy_from_slice(&self.ahead()[..has]);
-        if has < bytes.len() {
+        if has < count {
             self.chunk.file.read_at(self.at + has as u64, &mut bytes[has..])?;
         }
-        self.advance(bytes.len() as u64);
-        Ok(())
+        self.advance(count as u64);
+        Ok(Stored::Whole(bytes))
+    }
+
+    /// As [`take`](Self::take); what is read behind them is the next window.
+    fn take_large(&mut self, count: usize) -> Result<Stored, SourceError> {
+        let end = self.at + count as u64;
+        self.header_bytes = self.window_bytes.min(HEADER_BYTES);
+        let ahead = self.header_bytes.min(self.chunk.end - end);
+        if let Err(denied) = self.memory.resize(ahead) {
+            return Err(self.denied(denied, "a piece of the file"));
+        }
+        let (read, begin) = self.chunk.file.read_once(self.at..end + ahead)?;
+        let range = begin..begin + count;
+        self.window = read[range.end..range.end + ahead as usize].to_vec();
+        (self.at, self.used) = (end, 0);
+        Ok(Stored::Within(read, range))
     }
 
     /// Reads and inflates the page behind a header.
@@ -240,8 +291,9 @@ impl ColumnPages {
             _ => true,
         };
         let codec = if inflates { self.chunk.codec } else { Compression::UNCOMPRESSED };
-        let memory = self.reserve(u64::from(header.bytes), "a page")?;
-        let mut bytes = vec![0; header.bytes as usize];
+        let is_large = header.stored_bytes as usize >= LARGE_PAGE;
+        let around = if is_large { AROUND + HEADER_BYTES } else { 0 };
+        let memory = self.reserve(u64::from(header.bytes) + around, "a page")?;
         if codec == Compression::UNCOMPRESSED {
             if header.bytes != header.stored_bytes {
                 let (stored, said) = (header.stored_bytes, header.bytes);
@@ -249,32 +301,29 @@ impl ColumnPages {
                     self.damaged(format!("{stored} bytes that are not compressed, where its header says {said}"))
                 );
             }
-            self.check_crc_of(header, |pages| pages.take(&mut bytes).map(|()| crc32fast::hash(&bytes)))?;
-        } else {
-            let _stored_memory = self.reserve(u64::from(header.stored_bytes), "a compressed page")?;
-            let mut stored = vec![0; header.stored_bytes as usize];
-            self.check_crc_of(header, |pages| pages.take(&mut stored).map(|()| crc32fast::hash(&stored)))?;
-            bytes[..levels].copy_from_slice(&stored[..levels]);
-            let (stored, page) = (&stored[levels..], &mut bytes[levels..]);
-            if !(stored.is_empty() && page.is_empty()) {
-                inflate::inflate(codec, stored, page).map_err(|what| self.damaged(what))?;
-            }
+            let stored = self.stored(header)?;
+            return Ok(GrantedPage { stored, _memory: memory });
         }
-        Ok(GrantedPage { bytes, _memory: memory })
+        let _stored_memory = self.reserve(u64::from(header.stored_bytes) + around, "a compressed page")?;
+        let (packed, mut bytes) = (self.stored(header)?, vec![0; header.bytes as usize]);
+        let (packed, page) = (packed.bytes(), &mut bytes[..]);
+        page[..levels].copy_from_slice(&packed[..levels]);
+        let (packed, page) = (&packed[levels..], &mut page[levels..]);
+        if !(packed.is_empty() && page.is_empty()) {
+            inflate::inflate(codec, packed, page).map_err(|what| self.damaged(what))?;
+        }
+        Ok(GrantedPage { stored: Stored::Whole(bytes), _memory: memory })
     }
 
-    fn check_crc_of(
-        &mut self,
-        header: &PageHeader,
-        read: impl FnOnce(&mut Self) -> Result<u32, SourceError>,
-    ) -> Result<(), SourceError> {
-        let crc = read(self)?;
-        match header.crc {
-            Some(said) if said != crc => {
-                Err(self.damaged(format!("its bytes have the CRC {crc:08x}, not {said:08x} as its header says")))
-            }
-            _ => Ok(()),
+    /// The bytes of a page as they are in the file.
+    fn stored(&mut self, header: &PageHeader) -> Result<Stored, SourceError> {
+        let stored = self.take(header.stored_bytes as usize)?;
+        let Some(said) = header.crc else { return Ok(stored) };
+        let crc = crc32fast::hash(stored.bytes());
+        if said != crc {
+            return Err(self.damaged(format!("its bytes have the CRC {crc:08x}, not {said:08x} as its header says")));
         }
+        Ok(stored)
     }
 
     fn next_page(&mut self) -> Result<Option<Page>, SourceError> {
@@ -283,16 +332,16 @@ impl ColumnPages {
         let page = self.body(&header)?;
         match header.kind {
             PageKind::Dictionary { values, .. } => {
-                self.check_intervals(Encoding::PLAIN, &page.bytes)?;
-                self.check_dictionary(values, &page.bytes)?;
+                self.check_intervals(Encoding::PLAIN, page.as_ref())?;
+                self.check_dictionary(values, page.as_ref())?;
             }
             PageKind::Data { values, encoding, .. } => {
-                let levels = self.levels_of(&header.kind, &page.bytes)?;
-                self.check_values(values, encoding, &page.bytes[levels..])?;
+                let levels = self.levels_of(&header.kind, page.as_ref())?;
+                self.check_values(values, encoding, &page.as_ref()[levels..])?;
             }
             PageKind::DataV2 { values, encoding, definition_bytes, repetition_bytes, .. } => {
                 let levels = (definition_bytes + repetition_bytes) as usize;
-                self.check_values(values, encoding, &page.bytes[levels..])?;
+                self.check_values(values, encoding, &page.as_ref()[levels..])?;
             }
             PageKind::Other => (),
         }

@@ -1,0 +1,240 @@
+//! Runs of rows that are in order each become one, some rows at a time.
+//!
+//! Of each run the keys of some rows ahead are known, its *window*. What is behind a window of a run is behind the last row of that window: so all rows up to the smallest of
+//! these last rows are known, and they are put in order and given out; then windows are filled again. Rows that are given out at a time are few enough for the caches of a processor, and memory for
+//! keys follows from the windows and not from how many rows there are.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+
+use super::arrangement::{Arranged, Arranger, places};
+use super::entries::{ENTRY_BYTES, Entry, in_common, in_order};
+use super::kept::Kept;
+use super::ordered::COLUMN_BYTES;
+use crate::TableError;
+use crate::block::Pick;
+use crate::jobs::budget::Unordered;
+use crate::jobs::dedupe::Keep;
+use crate::sources::{MemoryBudget, Reservation};
+
+/// Rows of all windows together, about.
+const ROWS_AHEAD: usize = 1 << 16;
+/// Rows of a window at least, where so many fit.
+const WINDOW_ROWS: usize = 64;
+/// Keys of all windows together, bytes: longer ones are in smaller windows.
+const KEYS_BYTES: u64 = 16 << 20;
+/// Memory that a merge takes, bytes, with a little for each row of its output whose number of rows is given.
+pub(super) const MERGING_BYTES: u64 = KEYS_BYTES + ROWS_AHEAD as u64 * (ENTRY_BYTES + PICKED_BYTES);
+/// What a row takes that is given out.
+const PICKED_BYTES: u64 = 2 * size_of::<Pick>() as u64;
+
+/// See the module. The last column of batches says where in the input each row is, as of [`Ordered`](super::ordered::Ordered); what runs become is in the same order.
+pub(super) struct Merging<'a> {
+    arranger: &'a Arranger,
+    budget: Arc<dyn MemoryBudget>,
+    memory: Reservation,
+    batches: Vec<RecordBatch>,
+    runs: Vec<Run>,
+    kept: Option<Kept<Pick>>,
+}
+
+/// Consecutive batches.
+struct Run {
+    /// The batch that its window is of, and the one behind the last.
+    batch: u32,
+    end: u32,
+    /// The first row of the window in its batch.
+    from: usize,
+    window: Arranged,
+    /// How many rows of the window were given out.
+    given: usize,
+    /// How many rows a window has, where so many are left of a batch.
+    ahead: usize,
+    /// What the window takes.
+    bytes: u64,
+}
+
+/// Rows that are next.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    pub(super) rows: Vec<Pick>,
+    /// Those that are left out.
+    pub(super) dropped: Vec<Pick>,
+}
+
+impl<'a> Merging<'a> {
+    /// Of runs of batches. `keep`: which row of each key stays, where one stays alone.
+    pub(super) fn new(
+        arranger: &'a Arranger,
+        keep: Option<Keep>,
+        budget: &Arc<dyn MemoryBudget>,
+        runs: impl IntoIterator<Item = Result<Vec<RecordBatch>, TableError>>,
+    ) -> Result<Self, Unordered> {
+        let memory = Reservation::none(budget);
+        let kept = keep.map(Kept::new);
+        let mut merging =
+            Self { arranger, budget: budget.clone(), memory, batches: Vec::new(), runs: Vec::new(), kept };
+        for batches in runs {
+            let begin = merging.batches.len() as u32;
+            merging.batches.extend(batches?.into_iter().filter(|batch| batch.num_rows() > 0));
+            merging.runs.push(Run::new(begin..merging.batches.len() as u32));
+        }
+        merging.runs.retain(|run| run.batch < run.end);
+        let ahead = (ROWS_AHEAD / merging.runs.len().max(1)).max(WINDOW_ROWS);
+        merging.runs.iter_mut().for_each(|run| run.ahead = ahead);
+        let columns: u64 = merging.batches.iter().map(|batch| batch.num_columns() as u64).sum();
+        merging.memory.resize(columns * COLUMN_BYTES)?;
+        Ok(merging)
+    }
+
+    /// All batches, by number.
+    pub(super) fn batches(&self) -> &[RecordBatch] {
+        &self.batches
+    }
+
+    /// The next rows; `None`: there are no more.
+    pub(super) fn next(&mut self) -> Result<Option<Merged>, Unordered> {
+        (0..self.runs.len()).try_for_each(|run| self.fill(run))?;
+        let limit = self.limit();
+        let taken: Vec<usize> = (0..self.runs.len()).map(|run| self.known(run, limit)).collect();
+        let rows = taken.iter().sum();
+        if rows == 0 {
+            let last = self.kept.as_mut().and_then(Kept::end);
+            return Ok(last.map(|last| Merged { rows: vec![last], dropped: Vec::new() }));
+        }
+        let room = rows as u64 * (ENTRY_BYTES + PICKED_BYTES);
+        let room = Reservation::of(&self.budget, room)?;
+        let merged = self.given(&taken, rows);
+        drop(room);
+        if let Some(limit) = limit.filter(|_| rows < ROWS_AHEAD / 8) {
+            // Rows of this run are next to each other in the order.
+            let run = &mut self.runs[limit.run];
+            run.ahead = (2 * run.ahead).min(ROWS_AHEAD);
+        }
+        Ok(Some(merged))
+    }
+
+    /// Gives out so many rows of each run.
+    fn given(&mut self, taken: &[usize], rows: usize) -> Merged {
+        let common = self.common_bytes(taken);
+        let entries = || {
+            (0..).zip(&self.runs).zip(taken).flat_map(|((number, run), taken)| {
+                let entry = move |row| {
+                    let pick = Pick { batch: number, row: row as u32 };
+                    Entry::new(&run.window.keys.get(row)[common..], pick)
+                };
+                (run.given..run.given + taken).map(entry)
+            })
+        };
+        let at = |pick: Pick| At { run: pick.batch as usize, row: pick.row as usize };
+        let entries = in_order(rows, entries, |one, other| self.compare(at(one), at(other)));
+        let mut merged = Merged::default();
+        match &mut self.kept {
+            None => merged.rows.extend(entries.iter().map(|entry| self.runs[entry.pick().batch as usize].pick(*entry))),
+            Some(kept) => {
+                for entry in entries {
+                    let (run, row) = (&self.runs[entry.pick().batch as usize], entry.pick().row as usize);
+                    kept.add(run.window.keys.get(row), run.pick(entry), (&mut merged.rows, &mut merged.dropped));
+                }
+            }
+        }
+        self.runs.iter_mut().zip(taken).for_each(|(run, taken)| run.given += taken);
+        merged
+    }
+
+    /// Sees to it that a run has rows in its window, where it has some.
+    fn fill(&mut self, number: usize) -> Result<(), Unordered> {
+        let run = &self.runs[number];
+        let in_batch = self.batches[run.batch as usize].num_rows();
+        let (left, is_last) = (run.window.keys.len() - run.given, run.from + run.window.keys.len() == in_batch);
+        let (batch, from) = match (left, is_last) {
+            (0, true) if run.batch + 1 < run.end => (run.batch + 1, 0),
+            (_, false) if left < run.ahead / 2 || left == 0 => (run.batch, run.from + run.given),
+            _ => return Ok(()),
+        };
+        let (arranger, of_batch, others) =
+            (self.arranger, &self.batches[batch as usize], self.memory.bytes() - run.bytes);
+        let mut rows = run.ahead.min(of_batch.num_rows() - from);
+        let most = KEYS_BYTES / self.runs.len() as u64;
+        let slice = loop {
+            let slice = of_batch.slice(from, rows);
+            let bytes = arranger.bytes(&slice)?;
+            let refused = if bytes > most && rows > 1 { None } else { Some(self.memory.resize(others + bytes)) };
+            match refused {
+                Some(Ok(())) => break slice,
+                Some(Err(denied)) if rows == 1 => return Err(denied.into()),
+                _ => rows = rows.div_ceil(2),
+            }
+        };
+        let window = arranger.arrange(&slice)?;
+        let bytes = self.memory.bytes() - others;
+        let run = &mut self.runs[number];
+        (run.batch, run.from, run.window, run.given, run.bytes) = (batch, from, window, 0, bytes);
+        Ok(())
+    }
+
+    /// The smallest of the last rows of windows behind which there is more.
+    fn limit(&self) -> Option<At> {
+        let is_open = |run: &Run| {
+            run.batch + 1 < run.end || run.from + run.window.keys.len() < self.batches[run.batch as usize].num_rows()
+        };
+        let open = self.runs.iter().enumerate().filter(|(_, run)| is_open(run));
+        let last = open.map(|(number, run)| At { run: number, row: run.window.keys.len() - 1 });
+        last.min_by(|one, other| self.compare(*one, *other))
+    }
+
+    /// How many rows of a window are not behind this row.
+    fn known(&self, number: usize, limit: Option<At>) -> usize {
+        let run = &self.runs[number];
+        let (mut low, mut high) = (run.given, run.window.keys.len());
+        let Some(limit) = limit else { return high - low };
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.compare(At { run: number, row: middle }, limit) {
+                Ordering::Greater => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        low - run.given
+    }
+
+    /// How many bytes the keys of rows begin with alike that are given out: as those of the first and the last of each run.
+    fn common_bytes(&self, taken: &[usize]) -> usize {
+        let given = self.runs.iter().zip(taken).filter(|(_, taken)| **taken > 0);
+        let mut keys = given.flat_map(|(run, taken)| [0, taken - 1].map(|row| run.window.keys.get(run.given + row)));
+        let Some(first) = keys.next() else { return 0 };
+        keys.fold(first.len(), |common, key| in_common(first, common, key))
+    }
+
+    fn compare(&self, one: At, other: At) -> Ordering {
+        let of = |at: At| &self.runs[at.run].window;
+        let ties = |at: At| of(at).ties.as_ref().map(|ties| ties.get(at.row));
+        let place = |at: At| {
+            let run = &self.runs[at.run];
+            places(&self.batches[run.batch as usize])[run.from + at.row]
+        };
+        let by_key = of(one).keys.get(one.row).cmp(of(other).keys.get(other.row));
+        by_key.then_with(|| ties(one).cmp(&ties(other))).then_with(|| place(one).cmp(&place(other)))
+    }
+}
+
+/// A row of the window of a run.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    run: usize,
+    row: usize,
+}
+
+impl Run {
+    fn new(batches: std::ops::Range<u32>) -> Self {
+        let window = Arranged { keys: Default::default(), ties: None };
+        Self { batch: batches.start, end: batches.end, from: 0, window, given: 0, ahead: 0, bytes: 0 }
+    }
+
+    /// Which row of all batches an entry is of.
+    fn pick(&self, entry: Entry) -> Pick {
+        Pick { batch: self.batch, row: self.from as u32 + entry.pick().row }
+    }
+}

@@ -1,0 +1,158 @@
+//! What runs become is what all their rows are in order, however they are cut.
+
+use std::sync::Arc;
+
+use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{Int64Array, RecordBatch, StringArray, UInt64Array, cast::AsArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use proptest::prelude::*;
+
+use super::super::arrangement::{Arrangement, Arranger};
+use super::super::merging::{MERGING_BYTES, Merging};
+use super::super::ordered::Ordered;
+use crate::block::Pick;
+use crate::jobs::dedupe::Keep;
+use crate::semantics::KeyColumn;
+use crate::sources::{FixedBudget, MemoryBudget};
+
+/// Key, tie, and place.
+type Row = (String, i64, u64);
+
+fn schema() -> SchemaRef {
+    let field = |name: &str, data_type| Field::new(name, data_type, false);
+    Arc::new(Schema::new(vec![
+        field("key", DataType::Utf8),
+        field("tie", DataType::Int64),
+        field("place", DataType::UInt64),
+    ]))
+}
+
+fn batch(rows: &[Row]) -> RecordBatch {
+    let keys = StringArray::from_iter_values(rows.iter().map(|row| &row.0));
+    let ties = Int64Array::from_iter_values(rows.iter().map(|row| row.1));
+    let places = UInt64Array::from_iter_values(rows.iter().map(|row| row.2));
+    RecordBatch::try_new(schema(), vec![Arc::new(keys), Arc::new(ties), Arc::new(places)]).unwrap()
+}
+
+fn rows(batches: &[RecordBatch], picks: &[Pick]) -> Vec<Row> {
+    let row = |pick: &Pick| {
+        let (batch, row) = (&batches[pick.batch as usize], pick.row as usize);
+        let key = batch.column(0).as_string::<i32>().value(row).to_owned();
+        (
+            key,
+            batch.column(1).as_primitive::<Int64Type>().value(row),
+            batch.column(2).as_primitive::<UInt64Type>().value(row),
+        )
+    };
+    picks.iter().map(row).collect()
+}
+
+/// All rows in order, and those that are left out, by the sort of the standard library.
+fn expected(mut all: Vec<Row>, by_tie: bool, keep: Option<Keep>) -> (Vec<Row>, Vec<Row>) {
+    all.sort_by(|one, other| {
+        let tie = |row: &Row| if by_tie { row.1 } else { 0 };
+        (&one.0, tie(one), one.2).cmp(&(&other.0, tie(other), other.2))
+    });
+    let Some(keep) = keep else { return (all, Vec::new()) };
+    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+    for group in all.chunk_by(|one, other| one.0 == other.0) {
+        let stays = if keep == Keep::First { 0 } else { group.len() - 1 };
+        for (at, row) in group.iter().enumerate() {
+            if at == stays { &mut kept } else { &mut dropped }.push(row.clone());
+        }
+    }
+    (kept, dropped)
+}
+
+fn merged(arranger: &Arranger, budget: &Arc<dyn MemoryBudget>, runs: Vec<Vec<RecordBatch>>) -> (Vec<Row>, Vec<Row>) {
+    let mut merging = Merging::new(arranger, arranger.keep, budget, runs.into_iter().map(Ok)).unwrap();
+    let batches = merging.batches().to_vec();
+    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+    while let Some(next) = merging.next().unwrap() {
+        kept.extend(rows(&batches, &next.rows));
+        dropped.extend(rows(&batches, &next.dropped));
+    }
+    (kept, dropped)
+}
+
+fn ordered(arranger: &Arranger, budget: &Arc<dyn MemoryBudget>, batches: &[RecordBatch]) -> (Vec<Row>, Vec<Row>) {
+    let mut ordered = Ordered::new(arranger, budget);
+    batches.iter().for_each(|batch| ordered.add(batch.clone()).unwrap());
+    ordered.sort();
+    let dropped = arranger.keep.map(|keep| ordered.keep(keep)).unwrap_or_default();
+    (rows(batches, &ordered.picks(0..ordered.len())), rows(batches, &dropped))
+}
+
+fn arranger(by_tie: bool, keep: Option<Keep>) -> Arranger {
+    let key = vec![KeyColumn::rising("key")];
+    let ties = by_tie.then(|| KeyColumn::rising("tie")).into_iter().collect();
+    let arrangement =
+        keep.map_or_else(|| Arrangement::by_key(key.clone()), |keep| Arrangement::distinct(key.clone(), ties, keep));
+    arrangement.arranger(&schema()).unwrap()
+}
+
+/// Runs of these rows, cut into batches of at most so many.
+fn runs(rows: Vec<(u8, Row)>, in_order: impl Fn(&mut Vec<Row>), batch_rows: usize) -> Vec<Vec<RecordBatch>> {
+    (0..=u8::MAX)
+        .map(|run| {
+            let of_run = rows.iter().filter(|(of, _)| *of == run);
+            let mut of_run: Vec<Row> = of_run.map(|(_, row)| row.clone()).collect();
+            in_order(&mut of_run);
+            of_run.chunks(batch_rows).map(batch).collect()
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn runs_become_what_all_their_rows_are_in_order(
+        keys in prop::collection::vec((0u8..9, 0u32..500, 0i64..3), 0..6000),
+        prefix in "[a-z]{0,12}",
+        distinct in 1u32..500,
+        keep in prop::option::of(prop::sample::select(vec![Keep::First, Keep::Last])),
+        ties in any::<bool>(),
+        batch_rows in prop::sample::select(vec![1usize, 7, 100, 5000]),
+    ) {
+        let by_tie = ties && keep.is_some();
+        let rows: Vec<(u8, Row)> = keys
+            .into_iter()
+            .zip(0..)
+            .map(|((run, key, tie), place)| (run, (format!("{prefix}{:03}", key % distinct), tie, place)))
+            .collect();
+        let all: Vec<Row> = rows.iter().map(|(_, row)| row.clone()).collect();
+        let (kept, mut dropped) = expected(all, by_tie, keep);
+        dropped.sort();
+        let arranger = arranger(by_tie, keep);
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+        let in_order = |rows: &mut Vec<Row>| *rows = expected(std::mem::take(rows), by_tie, None).0;
+        let runs = runs(rows, in_order, batch_rows);
+        let batches: Vec<RecordBatch> = runs.iter().flatten().cloned().collect();
+        for (name, (rows, mut left_out)) in
+            [("merged", merged(&arranger, &budget, runs)), ("ordered", ordered(&arranger, &budget, &batches))]
+        {
+            left_out.sort();
+            prop_assert_eq!(&rows, &kept, "{}", name);
+            prop_assert_eq!(&left_out, &dropped, "{}", name);
+        }
+    }
+}
+
+/// Runs of which each is behind the one before, and one whose rows are all of a key that others have, too.
+#[test]
+fn runs_that_do_not_overlap_and_a_key_of_many_rows_are_merged_within_the_memory_that_is_said() {
+    let key = |number: u64| format!("{number:08}");
+    for keep in [None, Some(Keep::First), Some(Keep::Last)] {
+        let apart = (0..20_000u64).map(|place| ((place / 2_500) as u8, (key(place), 0, place)));
+        let alike = (20_000..200_000u64).map(|place| (9, (key(12_345), 0, place)));
+        let rows: Vec<(u8, Row)> = apart.chain(alike).collect();
+        let all = rows.iter().map(|(_, row)| row.clone()).collect();
+        let (kept, dropped) = expected(all, false, keep);
+        let fixed = Arc::new(FixedBudget::new(MERGING_BYTES));
+        let budget: Arc<dyn MemoryBudget> = fixed.clone();
+        let (rows, left_out) = merged(&arranger(false, keep), &budget, runs(rows, |rows| rows.sort(), 50_000));
+        assert_eq!((rows, left_out), (kept, dropped), "{keep:?}");
+        assert!(fixed.peak_bytes() > 0 && fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
+    }
+}

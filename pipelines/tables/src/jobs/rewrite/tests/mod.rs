@@ -1,0 +1,3 @@
+//! Putting rows in order.
+
+mod merging;
