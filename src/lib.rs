@@ -54,7 +54,11 @@ pub use exobus_store as store;
 pub use exobus_tables as tables;
 pub use exobus_tables::{
     expression::{Expression, col, lit},
-    jobs::{Rewritten, dedupe::Keep},
+    jobs::{
+        Rewritten,
+        dedupe::Keep,
+        map_batches::{Batches, MappedFile},
+    },
     semantics::{KeyColumn, Nulls},
     sinks::{Compression, OutputFormat},
 };

@@ -48,7 +48,7 @@ use exobus_tables::sinks::{Compression, OutputFormat};
 use exobus_tables::sources::FixedBudget;
 
 pub use self::error::TableJobError;
-pub use self::verbs::{Convert, Dedupe, IntoKeyColumn, Shuffle, Sort, Verb};
+pub use self::verbs::{Convert, Dedupe, IntoKeyColumn, MapBatches, Shuffle, Sort, Verb};
 use crate::commands::alone;
 use crate::config::{MemoryBudget, NodeConfig, Overrides};
 
@@ -241,7 +241,14 @@ impl<V> Table<V> {
         self
     }
 
-    /// Bytes of the values of a file, about. Default: 64 MiB.
+    /// Reads each file back when it is written, before it has its name, and compares its rows with those that it was given.
+    #[must_use]
+    pub fn verify(mut self) -> Self {
+        self.writing.verify = true;
+        self
+    }
+
+    /// Bytes of the values of a file, about. Default: 256 MiB.
     #[must_use]
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.writing.file_size = FileSize::Bytes(bytes);

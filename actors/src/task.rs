@@ -774,6 +774,25 @@ pub trait TaskFunction {
     fn key() -> Arc<str>;
 }
 
+/// Which function a program submits that is told so by its parameters; what it gives that function is for the program to say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionName {
+    pub(crate) key: Arc<str>,
+    pub(crate) deterministic: bool,
+}
+
+impl FunctionName {
+    /// Of a function with `#[task]`.
+    pub fn of<F: TaskFunction>(_function: F) -> Self {
+        Self { key: F::key(), deterministic: F::DETERMINISTIC }
+    }
+
+    /// "name@version".
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
 /// What is declared of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EdgeShape {

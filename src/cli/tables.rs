@@ -78,9 +78,12 @@ pub struct TableWriteArgs {
     #[arg(long, value_name = "ROWS", help_heading = "Tables",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub row_group_rows: Option<u64>,
-    /// Bytes of the values of a file, about [default: 64MiB]
+    /// Bytes of the values of a file, about [default: 256MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Tables", value_parser = size, conflicts_with = "partitions")]
     pub file_bytes: Option<u64>,
+    /// Read each file back when it is written, and compare its rows with those that it was given
+    #[arg(long, help_heading = "Tables")]
+    pub verify: bool,
 }
 
 impl TableWriteArgs {
@@ -93,6 +96,7 @@ impl TableWriteArgs {
             compression: self.compression.unwrap_or(default.compression),
             group_rows: self.row_group_rows.unwrap_or(default.group_rows),
             file_size: size.or(self.file_bytes.map(FileSize::Bytes)).unwrap_or(default.file_size),
+            verify: self.verify,
         }
     }
 
@@ -103,6 +107,7 @@ impl TableWriteArgs {
             ("--compression", self.compression.is_some()),
             ("--row-group-rows", self.row_group_rows.is_some()),
             ("--file-bytes", self.file_bytes.is_some()),
+            ("--verify", self.verify),
         ];
         names.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }

@@ -1,7 +1,9 @@
 //! What is done with the rows of a table.
 
+use exobus_actors::task::{FunctionName, TaskFunction};
 use exobus_tables::jobs::convert::ConvertTable;
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep};
+use exobus_tables::jobs::map_batches::{Batches, MapTable, MappedFile};
 use exobus_tables::jobs::shuffle::ShuffleTable;
 use exobus_tables::jobs::sort::SortTable;
 use exobus_tables::jobs::{FileSize, Rewrite, TableJob};
@@ -45,6 +47,10 @@ pub struct Dedupe {
     keep: Keep,
     order_by: Key,
 }
+
+/// Rows become what a function makes of them.
+#[derive(Clone, Debug)]
+pub struct MapBatches(FunctionName);
 
 /// Columns, or which of them is none.
 type Key = Result<Vec<KeyColumn>, NoKeyColumn>;
@@ -157,6 +163,45 @@ impl Table {
         self.with(Dedupe { key: key(columns), keep: Keep::default(), order_by: Ok(Vec::new()) })
     }
 
+    /// What a function of the program's own makes of the rows, batch by batch and in their order. The function is a task, so nodes of a cluster
+    /// run it whose binary has it; it says `deterministic` where it gives the same rows each time. Its columns are those that it gives
+    /// for a batch without rows. Files end as without a verb, by the rows or bytes that are read.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use exobus::tables::arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
+    /// use exobus::{Batches, MappedFile, Table, TaskContext, TaskError, task};
+    ///
+    /// #[task(name = "doubled", deterministic = true)]
+    /// fn doubled(context: &mut TaskContext<'_>, batches: Batches) -> Result<MappedFile, TaskError> {
+    ///     batches.map(context, |batch| {
+    ///         let numbers = batch.column(0).as_primitive::<Int64Type>();
+    ///         let twice = Int64Array::from_iter(numbers.iter().map(|number| number.map(|number| 2 * number)));
+    ///         RecordBatch::try_from_iter([("twice", Arc::new(twice) as _)]).map_err(TaskError::data)
+    ///     })
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("numbers.csv"), folder.path().join("doubled"));
+    /// std::fs::write(&file, "number\n1\n2\n21\n")?;
+    /// let table = Table::read(&file).filter(exobus::col("number").gt(1)).map_batches(doubled);
+    /// # let table = table.memory(128 << 20).executors(2);
+    /// let written = table.write(&output)?;
+    /// assert_eq!((written.rows_read, written.rows), (2, 2));
+    /// assert_eq!(std::fs::read_to_string(output.join("part-00000.csv"))?, "twice\n4\n42\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn map_batches<F>(self, function: F) -> Table<MapBatches>
+    where
+        F: TaskFunction<Params = Batches, Value = MappedFile>,
+    {
+        self.with(MapBatches(FunctionName::of(function)))
+    }
+
     /// Rows of a file, at most, 1 at least: without a verb rows stay in their order, in files of another format or length.
     ///
     /// ```
@@ -209,6 +254,7 @@ impl sealed::Sealed for Convert {}
 impl sealed::Sealed for Sort {}
 impl sealed::Sealed for Shuffle {}
 impl sealed::Sealed for Dedupe {}
+impl sealed::Sealed for MapBatches {}
 
 impl Verb for Convert {
     type Params = ConvertTable;
@@ -243,5 +289,14 @@ impl Verb for Dedupe {
 
     fn params(self, table: Rewrite) -> Result<DedupeTable, TableJobError> {
         Ok(DedupeTable { table, key: some_column(self.key)?, keep: self.keep, order_by: self.order_by? })
+    }
+}
+
+impl Verb for MapBatches {
+    type Params = MapTable;
+    const PROGRAM: &'static str = "table.map_batches@1";
+
+    fn params(self, table: Rewrite) -> Result<MapTable, TableJobError> {
+        Ok(MapTable { table, function: self.0 })
     }
 }

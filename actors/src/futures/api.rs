@@ -26,7 +26,7 @@ use crate::ids::{CopyNumber, EdgeId, JobId, JobSecret, NodeId, ObjectId, SetId, 
 use crate::joblog::{Choice, FoldDue, NodeShape};
 use crate::printing::Printer;
 use crate::shell::Inlet;
-use crate::task::{Arg, Description, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
+use crate::task::{Arg, Description, FunctionName, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
 
 /// A job's way to the cluster. Cheap to clone; lives on the arbiter of the job's Owner.
 #[derive(Clone)]
@@ -191,13 +191,39 @@ impl Futures {
         args: &[Arg],
         options: TaskOptions,
     ) -> Result<TaskId, JobError> {
-        let function = F::key();
+        self.submit_described(F::key(), (F::DETERMINISTIC, F::COMMITS), params, args, options)
+    }
+
+    /// Submits a task of a function that the program was told, which returns one object.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_function(
+        &self,
+        function: &FunctionName,
+        params: &impl serde::Serialize,
+        args: &[Arg],
+        options: TaskOptions,
+    ) -> Result<ObjectRef, JobError> {
+        let options = TaskOptions { returns: Returns::One, ..options };
+        let FunctionName { key, deterministic } = function.clone();
+        let id = self.submit_described(key, (deterministic, false), encode(params)?, args, options)?;
+        Ok(ObjectRef::adopt(&self.0.owner, id.output(0)))
+    }
+
+    fn submit_described(
+        &self,
+        function: Arc<str>,
+        (deterministic, commits): (bool, bool),
+        params: Bytes,
+        args: &[Arg],
+        options: TaskOptions,
+    ) -> Result<TaskId, JobError> {
         if !self.0.functions.contains_key(&function) {
             let lacking = self.0.nodes.iter().map(|shape| shape.node.to_string()).collect();
             return Err(JobError::UnknownFunction { function: function.to_string(), lacking });
         }
-        let (deterministic, commits, args) = (F::DETERMINISTIC, F::COMMITS, args.to_vec());
-        let description = Description { function, deterministic, commits, params, args, options };
+        let description = Description { function, deterministic, commits, params, args: args.to_vec(), options };
         let id = description.id(self.0.secret);
         self.call(ProgramCall::Submit { id, description: Box::new(description) })?;
         Ok(id)

@@ -149,6 +149,17 @@ impl ByteRanges {
         }
     }
 
+    /// Where it is said what bytes a row has, to be asked for before they are.
+    #[inline(always)]
+    pub(crate) fn said_at(&self, row: usize) -> &[u8] {
+        match self {
+            Self::Small(offsets, _) => &offsets.inner().inner().as_slice()[row * 4..row * 4 + 4],
+            Self::Large(offsets, _) => &offsets.inner().inner().as_slice()[row * 8..row * 8 + 8],
+            Self::View(views, _) => &views.inner().as_slice()[row * 16..row * 16 + 16],
+            Self::Fixed(..) => &[],
+        }
+    }
+
     /// How many bytes a row has.
     #[inline]
     pub(crate) fn bytes_of(&self, row: usize) -> usize {

@@ -25,6 +25,12 @@ pub fn prefetch(bytes: &[u8]) {
     }
 }
 
+/// Asks for the first cache line of a value that will be read soon.
+#[inline(always)]
+pub fn prefetch_value<T>(value: &T) {
+    prefetch_line(std::ptr::from_ref(value).cast());
+}
+
 /// Asks for the line `ahead` bytes after the start of `bytes`, which may be beyond its end.
 #[inline(always)]
 pub(super) fn prefetch_ahead(bytes: &[u8], ahead: usize) {

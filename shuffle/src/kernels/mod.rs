@@ -15,7 +15,7 @@ pub mod sort;
 #[cfg(test)]
 mod tests;
 
-pub use memory::prefetch;
+pub use memory::{prefetch, prefetch_value};
 pub use merge::{Merge, ReadRun, RunSource, SliceRun};
 pub use partition::{Partitioned, Scatter, partition, partition_scratch_bytes};
 pub use sort::{Sorted, order, sort, sort_pieces, sort_scratch_bytes};

@@ -208,8 +208,9 @@ fn text<const WIDTH: usize, P: Picks>(
 ) {
     let (mut row, mut end) = (0, 0);
     offsets[0] = encoded(0);
+    let later = |span: Span| prefetch(ranges[span.source()].said_at(span.start as usize));
     let soon = |span: Span| prefetch(ranges[span.source()].get(span.start as usize));
-    picks.each_ahead(soon, |span| {
+    picks.each_ahead(later, soon, |span| {
         for from in span.rows() {
             if span.is_of_a_source() && !is_null(valid, row) {
                 let value = ranges[span.source()].get(from);

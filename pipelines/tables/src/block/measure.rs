@@ -1,5 +1,7 @@
 //! How long the buffers of a message will be.
 
+use exobus_shuffle::kernels::prefetch;
+
 use super::ALIGNMENT;
 use super::column::{Column, Values, elements, fixed_elements};
 use super::picks::{NULL, Picks, Span};
@@ -72,14 +74,19 @@ impl Measure {
             Values::Fixed(width, _) => self.buffer(rows.checked_mul(*width as u64).ok_or(Refused::TooMany)?)?,
             Values::Bytes { wide, ranges } => {
                 let mut bytes = 0;
-                picks.each(|span| {
-                    if span.is_of_a_source() {
-                        let source = span.source();
-                        for row in span.rows().filter(|row| nulls == 0 || !column.nulls.is_null(source, *row)) {
-                            bytes += ranges[source].bytes_of(row) as u64;
+                let later = |span: Span| prefetch(ranges[span.source()].said_at(span.start as usize));
+                picks.each_ahead(
+                    later,
+                    |_| (),
+                    |span| {
+                        if span.is_of_a_source() {
+                            let source = span.source();
+                            for row in span.rows().filter(|row| nulls == 0 || !column.nulls.is_null(source, *row)) {
+                                bytes += ranges[source].bytes_of(row) as u64;
+                            }
                         }
-                    }
-                });
+                    },
+                );
                 self.buffer(offsets(rows, *wide, bytes)?)?;
                 self.buffer(bytes)?;
             }

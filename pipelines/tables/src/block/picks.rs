@@ -1,5 +1,7 @@
 //! Which rows are taken, and which elements of nested columns follow from that.
 
+use exobus_shuffle::kernels::prefetch_value;
+
 use crate::ELEMENTS_MAX;
 
 /// A row: which batch, and which row of it, both from 0.
@@ -42,8 +44,9 @@ pub(super) trait Picks: Copy {
     const MAY_BE_OF_NONE: bool;
     /// Calls `each` for all of them, in their order.
     fn each(self, each: impl FnMut(Span));
-    /// As [`each`](Self::each); `soon` is called some rows ahead, where rows are one by one: their addresses are random, so memory is asked for before it is needed.
-    fn each_ahead(self, soon: impl FnMut(Span), each: impl FnMut(Span));
+    /// As [`each`](Self::each); `soon` is called some rows ahead, and `later` twice as many, where rows are one by one: their addresses are random, so memory is asked for
+    /// before it is needed, and before that what says where it is.
+    fn each_ahead(self, later: impl FnMut(Span), soon: impl FnMut(Span), each: impl FnMut(Span));
     /// How many there are.
     fn rows(self) -> u64;
     /// Copies values of the sources, one for each row; those of none are `filler`.
@@ -62,11 +65,15 @@ impl Picks for &[Pick] {
     }
 
     #[inline(always)]
-    fn each_ahead(self, mut soon: impl FnMut(Span), mut each: impl FnMut(Span)) {
+    fn each_ahead(self, mut later: impl FnMut(Span), mut soon: impl FnMut(Span), mut each: impl FnMut(Span)) {
+        self.iter().take(2 * AHEAD).for_each(|pick| later(pick.span()));
         self.iter().take(AHEAD).for_each(|pick| soon(pick.span()));
         for (at, pick) in self.iter().enumerate() {
-            if let Some(later) = self.get(at + AHEAD) {
-                soon(later.span());
+            if let Some(pick) = self.get(at + 2 * AHEAD) {
+                later(pick.span());
+            }
+            if let Some(pick) = self.get(at + AHEAD) {
+                soon(pick.span());
             }
             each(pick.span());
         }
@@ -77,7 +84,10 @@ impl Picks for &[Pick] {
     }
 
     fn copy<T: Copy>(self, sources: &[&[T]], _: T, out: &mut [T]) {
-        for (out, pick) in out.iter_mut().zip(self) {
+        for (at, (out, pick)) in out.iter_mut().zip(self).enumerate() {
+            if let Some(later) = self.get(at + 2 * AHEAD) {
+                prefetch_value(&sources[later.batch as usize][later.row as usize]);
+            }
             *out = sources[pick.batch as usize][pick.row as usize];
         }
     }
@@ -94,7 +104,7 @@ impl Picks for &[Span] {
     }
 
     #[inline(always)]
-    fn each_ahead(self, _: impl FnMut(Span), each: impl FnMut(Span)) {
+    fn each_ahead(self, _: impl FnMut(Span), _: impl FnMut(Span), each: impl FnMut(Span)) {
         self.each(each);
     }
 

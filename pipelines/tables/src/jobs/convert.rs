@@ -6,19 +6,22 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 
 use ::futures::TryStreamExt as _;
+use arrow_array::RecordBatch;
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::RowHash;
 use exobus_actors::program;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_actors::task::{JobError, Output, TaskOptions};
+use exobus_actors::task::{FunctionName, JobError, Output, TaskOptions};
 use exobus_files::{Token, part_name};
 use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::{Plan, Sizes};
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 use super::budget::{TaskBudget, of_table};
 use super::count::count;
@@ -27,9 +30,11 @@ use super::output::{FileParams, FileSize, PartWriter, Written, manifest};
 use super::rewrite::{Rewrite, Rewritten, refuse_beyond};
 use super::table::{Piece, Table, push_split};
 use super::{TableJob, WriteOptions};
-use crate::block::{Gather, Pick};
+use crate::RowHasher;
+use crate::block::{Gather, Layout, Pick};
 use crate::reading::{Reading, TableReader};
-use crate::semantics::conformed;
+use crate::semantics::{conformed, stored_schema};
+use crate::sources::Reservation;
 
 /// What the conversion of a table is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,53 +73,86 @@ struct FilePlan {
     rows: Option<u64>,
 }
 
-/// What `convert` is told. Its only argument is the layout.
+/// What a task is told that writes a file of rows of some splits. Its only argument is the layout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct ConvertParams {
+pub(super) struct ConvertParams {
     pieces: Vec<Piece>,
     reading: Reading,
     /// Rows of the first split that are in files before this one.
     skip: u64,
-    /// Rows of the file; `None`: all that are left.
+    /// Rows that are read for the file; `None`: all that are left.
     rows: Option<u64>,
     file: FileParams,
 }
 
 /// A file, and what was read for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Converted {
+pub(super) struct Converted {
     token: Token,
     row_hash: RowHash,
-    read_hash: RowHash,
+    /// Rows and their hash.
+    read: Output,
+    /// The [`Layout`] of what a function made of the rows, encoded; nothing where there was no function.
+    layout: ByteBuf,
 }
+
+/// What rows become on their way to a file: batch by batch, and a batch without rows, too.
+pub(super) type BatchFunction<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<RecordBatch, TaskError>;
 
 /// Rows of some splits as a file.
 #[task(name = "table.convert", deterministic = true)]
 fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<Converted, TaskError> {
+    write_file(context, params, None)
+}
+
+/// Rows of some splits, or what a function makes of them, as a file.
+pub(super) fn write_file(
+    context: &mut TaskContext<'_>,
+    params: ConvertParams,
+    mut function: Option<BatchFunction<'_>>,
+) -> Result<Converted, TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
-    let layout = table.values_layout()?;
+    let schema = match &mut function {
+        None => table.schema.clone(),
+        Some(function) => {
+            let made = function(RecordBatch::new_empty(table.schema.clone()))?;
+            stored_schema(params.file.format.types(), &made.schema()).map_err(of_table)?
+        }
+    };
+    let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
+    let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
     let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
-    let of_rows = (&table.schema, &table.hasher);
-    let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
+    let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), &budget)?;
     let (mut skip, mut left) = (params.skip, params.rows.unwrap_or(u64::MAX));
-    let mut read_hash = RowHash::default();
+    let mut read = Output::default();
     'pieces: for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
         let source = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
         for (split, _, described) in piece.splits() {
-            for rows in source.read(split, described.state).map_err(|error| budget.of_source(error))? {
+            for batch in source.read(split, described.state).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
-                let read = rows.map_err(|error| budget.of_source(error))?;
-                let rows = read.batch.num_rows() as u64;
+                let of_split = batch.map_err(|error| budget.of_source(error))?;
+                let rows = of_split.batch.num_rows() as u64;
                 let from = skip.min(rows);
                 let to = rows.min(from.saturating_add(left));
                 (skip, left) = (skip - from, left - (to - from));
                 if from < to {
-                    let batch = read.batch.slice(from as usize, (to - from) as usize);
+                    let batch = of_split.batch.slice(from as usize, (to - from) as usize);
                     let batch = conformed(&batch, &table.schema).map_err(of_table)?;
-                    read_hash += table.hasher.sum(&batch).map_err(of_table)?;
+                    let row_hash = table.hasher.sum(&batch).map_err(of_table)?;
+                    read.add(Output { bytes: 0, rows: to - from, row_hash });
+                    let mut made = Reservation::none(&budget.shared());
+                    let batch = match &mut function {
+                        None => batch,
+                        Some(function) => {
+                            let batch = conformed(&function(batch)?, &schema).map_err(of_table)?;
+                            let bytes = batch.get_array_memory_size() as u64;
+                            made.resize(bytes).map_err(|denied| budget.of_rows(denied))?;
+                            batch
+                        }
+                    };
                     let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
                     let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
                     file.write(&gather, &picks)?;
@@ -131,10 +169,11 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
     if params.rows.is_some() && left > 0 {
         return Err(TaskError::fatal(format!("{left} rows that were counted are not there")));
     }
-    let Written { token, row_hash } = file.finish(context, &params.file.directory)?;
-    match row_hash == read_hash {
-        true => Ok(Converted { token, row_hash, read_hash }),
-        false => Err(TaskError::fatal(format!("rows of hash {row_hash} were written, of hash {read_hash} read"))),
+    let Written { token, row_hash } = file.finish(context, &params.file)?;
+    match function {
+        Some(_) => Ok(Converted { token, row_hash, read, layout: ByteBuf::from(layout.encode()) }),
+        None if row_hash == read.row_hash => Ok(Converted { token, row_hash, read, layout: ByteBuf::new() }),
+        None => Err(TaskError::fatal(format!("rows of hash {row_hash} were written, of hash {} read", read.row_hash))),
     }
 }
 
@@ -144,8 +183,16 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
 /// As of [`sort`](super::sort::sort), but for those of a key.
 #[program(name = "table.convert", version = 1, give_back = super::give_back)]
 pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten, JobError> {
-    let name = ConvertTable::NAME;
-    let rewrite = params.table;
+    rewritten(futures, ConvertTable::NAME, params.table, None).await
+}
+
+/// Writes what a function makes of a table, or the table itself.
+pub(super) async fn rewritten(
+    futures: Futures,
+    name: &'static str,
+    rewrite: Rewrite,
+    function: Option<FunctionName>,
+) -> Result<Rewritten, JobError> {
     let mut described = Described::of(&futures, &rewrite, &[]).await?;
     let writing = rewrite.writing;
     if !matches!(writing.file_size, FileSize::Bytes(_)) {
@@ -196,27 +243,43 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
             outside_bytes: outside_bytes(&splits[part.splits.clone()], part.rows, writing),
             ..TaskOptions::default()
         };
-        made.push(futures.submit_with(convert_part, &params, &[layout.arg()], options)?);
+        let args = [layout.arg()];
+        made.push(match &function {
+            Some(function) => futures.submit_function(function, &params, &args, options)?,
+            None => futures.submit_with(convert_part, &params, &args, options)?,
+        });
     }
     futures.wait_all(&made).await?;
-    let (mut written, mut read_hash) = (Output::default(), RowHash::default());
+    let (mut written, mut read, mut layouts) = (Output::default(), Output::default(), Vec::new());
     let mut values = pin!(read_values(&futures, &made));
-    while let Some(Converted { token, row_hash, read_hash: of_file }) = values.try_next().await? {
+    while let Some(file) = values.try_next().await? {
+        let Converted { token, row_hash, read: of_file, layout } = file;
         written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
-        read_hash += of_file;
+        read.add(of_file);
+        if layouts.last() != Some(&layout) {
+            layouts.push(layout);
+        }
     }
+    let schema = match (&function, layouts.as_slice()) {
+        (None, _) => schema,
+        (Some(_), [layout]) => Layout::decode(layout).map_err(JobError::program)?.schema().clone(),
+        (Some(function), _) => {
+            let key = function.key();
+            return Err(JobError::program(format!("{key} gave batches without rows of different columns or types")));
+        }
+    };
     let counted = parts.iter().map(|part| part.rows).sum::<Option<u64>>().or(described.rows());
-    if let Some(rows) = counted.filter(|rows| *rows != written.rows) {
-        let detail = format!("{rows} rows are to be read; wrote {} rows", written.rows);
+    if let Some(rows) = counted.filter(|rows| *rows != read.rows) {
+        let detail = format!("{rows} rows are to be read; read {} rows", read.rows);
         return Err(JobError::Conservation { edge: "input -> output".to_owned(), detail });
     }
     output.commit(&made, manifest(file.format, &schema)).await?;
     Ok(Rewritten {
-        rows_read: written.rows,
+        rows_read: read.rows,
         rows: written.rows,
         input_bytes: described.input_bytes(),
         output_bytes: written.bytes,
-        row_hash_in: read_hash,
+        row_hash_in: read.row_hash,
         row_hash_out: written.row_hash,
         strategy: None,
         maps: made.len() as u64,

@@ -3,7 +3,8 @@
 //! - [`sort`]: rows in the order of a key;
 //! - [`shuffle`]: rows in a random order that a seed decides, in files of even length;
 //! - [`dedupe`]: one row of each key;
-//! - [`convert`]: rows as they are, in files of another format or length.
+//! - [`convert`]: rows as they are, in files of another format or length;
+//! - [`map_batches`]: what a function makes of them.
 //!
 //! All of them read files within memory that is asked for ([`ReadOptions`](crate::reading::ReadOptions)), write files whose bytes follow from the input and the options alone ([`WriteOptions`]), and prove that no
 //! row was lost (law 1).
@@ -13,6 +14,7 @@ pub mod convert;
 mod count;
 pub mod dedupe;
 mod described;
+pub mod map_batches;
 mod output;
 mod rewrite;
 pub mod shuffle;

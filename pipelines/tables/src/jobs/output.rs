@@ -1,23 +1,25 @@
 //! How files of a table are written.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
-use exobus_files::{IoBuffer, Schema, Token};
+use exobus_actors::task::Output;
+use exobus_files::{IoBuffer, Location, OutputFolder, Schema, Token};
 use exobus_shuffle::jobs::outputs::{self, PartFailure, PartFile};
 use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
 use crate::RowHasher;
 use crate::block::{Gather, Limits, Pick};
-use crate::semantics::{KeyColumn, Nulls};
+use crate::reading::{ReadOptions, Reading, TableReader};
+use crate::semantics::{KeyColumn, Nulls, conformed};
 use crate::sinks::{
     Compression, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, ParquetOptions, SinkError, SortedColumn,
     TableSink,
 };
+use crate::sources::{InputFile, MemoryBudget, SourceError, print_schema};
 
 /// How much is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,12 +60,15 @@ pub struct WriteOptions {
     pub group_rows: u64,
     /// How much is in a file.
     pub file_size: FileSize,
+    /// Whether each file is read back when it is written, and its rows are compared with those that it was given.
+    #[serde(default)]
+    pub verify: bool,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
         let (compression, file_size) = (Compression::default(), FileSize::default());
-        Self { format: None, compression, group_rows: GROUP_ROWS, file_size }
+        Self { format: None, compression, group_rows: GROUP_ROWS, file_size, verify: false }
     }
 }
 
@@ -110,6 +115,7 @@ pub(super) fn manifest(format: OutputFormat, schema: &SchemaRef) -> Schema {
 pub(super) struct PartWriter<'a> {
     sink: TableSink<PartFile>,
     failure: PartFailure,
+    schema: &'a SchemaRef,
     hasher: &'a RowHasher,
     budget: Arc<TaskBudget>,
     row_hash: RowHash,
@@ -121,7 +127,7 @@ impl<'a> PartWriter<'a> {
         context: &TaskContext<'_>,
         params: &FileParams,
         buffers: Vec<IoBuffer>,
-        (schema, hasher): (&SchemaRef, &'a RowHasher),
+        (schema, hasher): (&'a SchemaRef, &'a RowHasher),
         budget: &Arc<TaskBudget>,
     ) -> Result<Self, TaskError> {
         let file = PartFile::new(outputs::create_file(context, (&params.directory, &params.name), buffers, 0)?);
@@ -129,7 +135,7 @@ impl<'a> PartWriter<'a> {
         let parquet = params.parquet(schema);
         let sink = TableSink::new(params.format, file, schema, &parquet, &budget.shared());
         let sink = sink.map_err(|error| budget.of_sink(error, failure.take()))?;
-        Ok(Self { sink, failure, hasher, budget: budget.clone(), row_hash: RowHash::default() })
+        Ok(Self { sink, failure, schema, hasher, budget: budget.clone(), row_hash: RowHash::default() })
     }
 
     /// Writes rows, without their encodings, as sinks take them; they are hashed as they are written.
@@ -142,12 +148,52 @@ impl<'a> PartWriter<'a> {
         Ok(())
     }
 
-    /// Ends it.
-    pub(super) fn finish(self, context: &mut TaskContext<'_>, directory: &Path) -> Result<Written, TaskError> {
+    /// Ends it, and reads it back where that is wanted.
+    pub(super) fn finish(self, context: &mut TaskContext<'_>, params: &FileParams) -> Result<Written, TaskError> {
         let (file, rows) = self.sink.finish().map_err(|error| failed(&self.budget, &self.failure, error))?;
-        let token = outputs::finish_file(context, directory, file.into_output(), rows)?;
+        let token = outputs::finish_file(context, &params.directory, file.into_output(), rows)?;
+        if params.options.verify {
+            let folder = OutputFolder::new(&params.directory, context.job())?;
+            let place = folder.working_place().join(&token.temporary);
+            let read = read_back(&place, params.format, (self.schema, self.hasher), &self.budget.shared());
+            let read = read.map_err(|error| self.budget.of_source(error))?;
+            if (read.rows, read.row_hash) != (rows, self.row_hash) {
+                let (name, wrote, found) = (&token.name, self.row_hash, read);
+                return Err(TaskError::fatal(format!(
+                    "{name} was read back as it was not written: {rows} rows of hash {wrote} were written, {} rows of hash {} read",
+                    found.rows, found.row_hash
+                )));
+            }
+            context.read_outside(token.bytes);
+        }
         Ok(Written { token, row_hash: self.row_hash })
     }
+}
+
+/// Rows of a file, and their hash, as the types are of this schema.
+fn read_back(
+    location: &Location,
+    format: OutputFormat,
+    (schema, hasher): (&SchemaRef, &RowHasher),
+    budget: &Arc<dyn MemoryBudget>,
+) -> Result<Output, SourceError> {
+    let input = InputFile::opened(location)?;
+    let failed = |error| SourceError::Table { file: input.name().clone(), error };
+    let types = print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
+    let is_text = matches!(format, OutputFormat::Csv | OutputFormat::Tsv);
+    let options = ReadOptions { schema: is_text.then_some(types), ..ReadOptions::default() };
+    let reading = Reading::new(options, schema).map_err(failed)?;
+    let reader = TableReader::new(&reading, schema, budget).map_err(failed)?;
+    let file = reader.open(input.clone(), format.read())?;
+    let (states, mut read) = (file.source().states(budget)?, Output::default());
+    for split in file.source().splits()? {
+        for rows in file.read(split.index, states.get(split.index).copied())? {
+            let batch = conformed(&rows?.batch, schema).map_err(failed)?;
+            let row_hash = hasher.sum(&batch).map_err(failed)?;
+            read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
+        }
+    }
+    Ok(read)
 }
 
 fn failed(budget: &TaskBudget, failure: &PartFailure, error: SinkError) -> TaskError {
@@ -163,5 +209,46 @@ impl FileParams {
         let sorted_by = self.sorted_by.iter().map_while(sorted).collect();
         let WriteOptions { compression, group_rows, .. } = self.options;
         ParquetOptions { compression: compression.codec(), sorted_by, group_rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, RecordBatch};
+
+    use super::*;
+    use crate::sources::FixedBudget;
+
+    /// A bit of a value that nothing else looks at.
+    #[test]
+    fn a_file_whose_bytes_changed_is_read_back_with_another_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
+        let numbers = Int64Array::from_iter_values((0..1000).map(|number| number * 0x0101_0101));
+        let batch = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let (schema, hasher) = (batch.schema(), RowHasher::new(&batch.schema()).unwrap());
+        let wrote = (1000, hasher.sum(&batch).unwrap());
+        for format in OutputFormat::NAMES.map(|(_, format)| format) {
+            let parquet = ParquetOptions { compression: Compression::None.codec(), ..ParquetOptions::default() };
+            let mut sink = TableSink::new(format, Vec::new(), &schema, &parquet, &budget).unwrap();
+            sink.write(&batch).unwrap();
+            let (mut bytes, _) = sink.finish().unwrap();
+            let read = |bytes: &[u8]| {
+                std::fs::write(&path, bytes).unwrap();
+                let read = read_back(&Location::from(&*path), format, (&schema, &hasher), &budget);
+                read.map(|read| (read.rows, read.row_hash))
+            };
+            assert_eq!(read(&bytes).unwrap(), wrote, "{format}");
+            let value = (500 * 0x0101_0101_i64).to_string();
+            let value = if format.types() == crate::semantics::FileTypes::Text {
+                value.into_bytes()
+            } else {
+                (500 * 0x0101_0101_i64).to_le_bytes().to_vec()
+            };
+            let at = bytes.windows(value.len()).position(|window| window == value).unwrap();
+            bytes[at] ^= 1;
+            assert_ne!(read(&bytes).unwrap(), wrote, "{format}");
+        }
     }
 }

@@ -45,6 +45,16 @@ impl OutputFormat {
         }
     }
 
+    /// As what such files are read.
+    pub fn read(self) -> InputFormat {
+        match self {
+            Self::Parquet => InputFormat::Parquet,
+            Self::Csv => InputFormat::Csv,
+            Self::Tsv => InputFormat::Tsv,
+            Self::Arrow => InputFormat::Arrow,
+        }
+    }
+
     /// Of which types columns are in such files.
     pub fn types(self) -> FileTypes {
         match self {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use exobus_files::{ALIGNMENT, Access, AlignedBuffer, FileStatus, FileSystem, ReadFile};
+use exobus_files::{ALIGNMENT, Access, AlignedBuffer, FileStatus, FileSystem, Location, ReadFile};
 
 use super::SourceError;
 
@@ -31,8 +31,18 @@ impl InputFile {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(files: &dyn FileSystem, location: &exobus_files::Location) -> Result<Self, SourceError> {
+    pub fn open(files: &dyn FileSystem, location: &Location) -> Result<Self, SourceError> {
         let file = files.open(location, Access::Ranges)?;
+        let status = file.status()?;
+        Self::new(file, status)
+    }
+
+    /// As [`open`](Self::open), by the file system that its location names.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn opened(location: &Location) -> Result<Self, SourceError> {
+        let file = location.open(Access::Ranges)?;
         let status = file.status()?;
         Self::new(file, status)
     }

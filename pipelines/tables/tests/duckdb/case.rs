@@ -117,6 +117,7 @@ impl Verb {
             compression: seeded.pick(&compressions),
             group_rows: seeded.pick(&[1, 37, 1000, 122_880]),
             file_size: seeded.pick(sizes),
+            verify: seeded.pick(&[false, true]),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod convert;
 mod dedupe;
+mod map_batches;
 mod shuffle;
 mod sort;
 mod support;

@@ -51,6 +51,11 @@ pub(super) fn in_order<I: Iterator<Item = Entry>>(
     ordered
 }
 
+/// Consecutive entries that begin alike: rows of one key are in one of these.
+pub(super) fn alike(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
+    entries.chunk_by(|one, other| one.prefix() == other.prefix())
+}
+
 /// How many bytes this key has in common with so many first bytes of another one.
 pub(super) fn in_common(first: &[u8], common: usize, key: &[u8]) -> usize {
     match key.get(..common) {

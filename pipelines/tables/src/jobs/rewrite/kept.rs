@@ -29,6 +29,12 @@ impl<T: Copy> Kept<T> {
         }
     }
 
+    /// The next row, whose key no row has that was given or will be.
+    pub(super) fn add_alone(&mut self, row: T, kept: &mut Vec<T>) {
+        kept.extend(self.stays.take());
+        kept.push(row);
+    }
+
     /// There are no more rows: the one of the last key.
     pub(super) fn end(&mut self) -> Option<T> {
         self.stays.take()

@@ -140,7 +140,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     if !next.is_empty() {
         file.write(&gather, &next)?;
     }
-    let Written { token, row_hash } = file.finish(context, &params.file.directory)?;
+    let Written { token, row_hash } = file.finish(context, &params.file)?;
     // What was read is what was written and what was left out, each by its own hash: the books of the arguments are compared with that.
     let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
     let (rows, read_hash) = (token.rows + dropped.rows, row_hash + dropped.row_hash);

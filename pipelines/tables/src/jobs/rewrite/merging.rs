@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::arrangement::{Arranged, Arranger, places};
-use super::entries::{ENTRY_BYTES, Entry, in_common, in_order};
+use super::entries::{ENTRY_BYTES, Entry, alike, in_common, in_order};
 use super::kept::Kept;
 use super::ordered::COLUMN_BYTES;
 use crate::TableError;
@@ -134,9 +134,21 @@ impl<'a> Merging<'a> {
         match &mut self.kept {
             None => merged.rows.extend(entries.iter().map(|entry| self.runs[entry.pick().batch as usize].pick(*entry))),
             Some(kept) => {
-                for entry in entries {
-                    let (run, row) = (&self.runs[entry.pick().batch as usize], entry.pick().row as usize);
-                    kept.add(run.window.keys.get(row), run.pick(entry), (&mut merged.rows, &mut merged.dropped));
+                // Rows of the first and the last key may have been given out before, or be behind what is known.
+                let edges = [entries.first(), entries.last()].map(|edge| edge.map(|edge| edge.prefix()));
+                for alike in alike(&entries) {
+                    for entry in alike {
+                        let (run, row) = (&self.runs[entry.pick().batch as usize], entry.pick().row as usize);
+                        match alike.len() {
+                            1 if !edges.contains(&Some(entry.prefix())) => {
+                                kept.add_alone(run.pick(*entry), &mut merged.rows);
+                            }
+                            _ => {
+                                let rows = (&mut merged.rows, &mut merged.dropped);
+                                kept.add(run.window.keys.get(row), run.pick(*entry), rows);
+                            }
+                        }
+                    }
                 }
             }
         }

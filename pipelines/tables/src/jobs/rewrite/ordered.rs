@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::arrangement::{Arranged, Arranger, places};
-use super::entries::{ENTRY_BYTES, Entry, in_common, in_order};
+use super::entries::{ENTRY_BYTES, Entry, alike, in_common, in_order};
 use super::kept::Kept;
 use crate::block::Pick;
 use crate::jobs::budget::Unordered;
@@ -81,8 +81,13 @@ impl<'a> Ordered<'a> {
     /// Leaves the row of each key that is to stay; the others.
     pub(super) fn keep(&mut self, keep: Keep) -> Vec<Pick> {
         let (mut of_key, mut kept, mut dropped) = (Kept::new(keep), Vec::new(), Vec::new());
-        for entry in &self.entries {
-            of_key.add(self.key(entry.pick()), *entry, (&mut kept, &mut dropped));
+        for alike in alike(&self.entries) {
+            match alike {
+                [entry] => of_key.add_alone(*entry, &mut kept),
+                _ => alike.iter().for_each(|entry| {
+                    of_key.add(self.key(entry.pick()), *entry, (&mut kept, &mut dropped));
+                }),
+            }
         }
         kept.extend(of_key.end());
         self.entries = kept;

@@ -3,6 +3,7 @@
 //! Rows end with `\n` or `\r\n`, fields with the delimiter. A field that begins with a quote goes to the next one that is not doubled, and has delimiters and line ends in it
 //! as they are; a quote within another field is a character like others. Between a quote that closes and what ends its field there is nothing.
 
+use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
 /// How text has rows.
@@ -71,6 +72,29 @@ impl TextState {
         }
     }
 
+    /// The state behind all these bytes.
+    fn behind_all(self, text: &[u8], dialect: &Dialect) -> Self {
+        let next_quote = |rest: &[u8]| dialect.quote.and_then(|quote| memchr(quote, rest));
+        let (mut state, mut rest) = (self, text);
+        while let Some((byte, behind)) = rest.split_first() {
+            if state == Self::Quoted {
+                let Some(quote) = next_quote(rest) else { return state };
+                (state, rest) = (Self::Closed, &rest[quote + 1..]);
+                continue;
+            }
+            (state, rest) = (state.behind(*byte, dialect), behind);
+            if matches!(state, Self::Row | Self::Field | Self::Bare) {
+                // Up to the next quote the last byte alone says where text stands.
+                let plain = next_quote(rest).unwrap_or(rest.len());
+                if let Some(last) = rest[..plain].last() {
+                    state = Self::Bare.behind(*last, dialect);
+                }
+                rest = &rest[plain..];
+            }
+        }
+        state
+    }
+
     /// The state behind this byte of a text of which no more is known, if it is not within quotes.
     pub(super) fn outside(before: u8, dialect: &Dialect) -> Self {
         match before {
@@ -105,7 +129,7 @@ impl Ends {
             let mut ends: [Option<TextState>; STATES.len()] = [None; STATES.len()];
             for state in &mut self.0 {
                 let begin = *state;
-                let end = || piece.iter().fold(begin, |state, byte| state.behind(*byte, dialect));
+                let end = || begin.behind_all(piece, dialect);
                 *state = *ends[begin as usize].get_or_insert_with(end);
             }
         }
@@ -241,8 +265,8 @@ mod tests {
         }
 
         #[test]
-        fn ends_of_pieces_add_up(text in "[a,\"\\r\\n]{0,40}", cut in 0..40_usize) {
-            let dialect = Dialect::csv();
+        fn ends_of_pieces_add_up(text in "[a,\"\\r\\n]{0,40}", cut in 0..40_usize, quotes in any::<bool>()) {
+            let dialect = Dialect { quote: quotes.then_some(b'"'), ..Dialect::csv() };
             let cut = cut.min(text.len());
             let mut both = Ends::of_nothing();
             both.extend(&text.as_bytes()[..cut], &dialect);
