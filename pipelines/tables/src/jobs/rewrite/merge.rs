@@ -24,7 +24,7 @@ use crate::sources::Reservation;
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
 const ROWS_AT_ONCE: usize = 8192;
 /// What a row takes of which it is known where it stands.
-pub(super) const PICK_BYTES: u64 = size_of::<Pick>() as u64;
+const PICK_BYTES: u64 = size_of::<Pick>() as u64;
 
 /// What `merge` is told. Its arguments are the layout and what is merged.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -23,8 +23,12 @@ pub(super) struct FileAbout {
 impl FileAbout {
     /// What a reduce takes beside the store: what puts its rows in order, and what its sink has of a row group.
     pub(super) fn reduce_bytes(self, writing: &WriteOptions) -> u64 {
-        let merging = MERGING_BYTES.min(self.rows.max(1) * ROW_BYTES);
-        LOOK_BYTES + merging + writing.sink_bytes(self.bytes, self.rows)
+        self.merging_bytes() + writing.sink_bytes(self.bytes, self.rows)
+    }
+
+    /// What puts its rows in order: a file of few has smaller windows. A merge asks for more as it knows how many rows it has.
+    pub(super) fn merging_bytes(self) -> u64 {
+        LOOK_BYTES + MERGING_BYTES.min(self.rows.max(1) * ROW_BYTES)
     }
 }
 

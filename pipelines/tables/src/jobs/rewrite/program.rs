@@ -16,8 +16,7 @@ use exobus_store::Align;
 use super::arrangement::Arrangement;
 use super::cuts::cuts;
 use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
-use super::merge::{MergeParams, PICK_BYTES, ReduceParams, Reduced, merge, reduce};
-use super::merging::MERGING_BYTES;
+use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_memory, maps};
 use super::{Rewrite, Rewritten};
 use crate::jobs::count::count;
@@ -69,7 +68,7 @@ impl Job for Rewriting {
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, LOOK_BYTES + MERGING_BYTES + self.about.rows * PICK_BYTES);
+        let options = self.options(place, self.about.merging_bytes());
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 
