@@ -14,10 +14,10 @@ use super::budget::{TaskBudget, of_table};
 use crate::RowHasher;
 use crate::block::{Gather, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
-use crate::semantics::{KeyColumn, Nulls, conformed};
+use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
 use crate::sinks::{
     Compression, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, ParquetOptions, SinkError, SortedColumn,
-    TableSink,
+    TableSink, as_text,
 };
 use crate::sources::{InputFile, MemoryBudget, SourceError, print_schema};
 
@@ -119,6 +119,9 @@ pub(super) struct PartWriter<'a> {
     hasher: &'a RowHasher,
     budget: Arc<TaskBudget>,
     row_hash: RowHash,
+    /// Hash of the rows as the format has them, where they are read back.
+    stored_hash: RowHash,
+    verify: Option<FileTypes>,
 }
 
 impl<'a> PartWriter<'a> {
@@ -135,14 +138,22 @@ impl<'a> PartWriter<'a> {
         let parquet = params.parquet(schema);
         let sink = TableSink::new(params.format, file, schema, &parquet, &budget.shared());
         let sink = sink.map_err(|error| budget.of_sink(error, failure.take()))?;
-        Ok(Self { sink, failure, schema, hasher, budget: budget.clone(), row_hash: RowHash::default() })
+        let (row_hash, stored_hash) = (RowHash::default(), RowHash::default());
+        let verify = params.options.verify.then(|| params.format.types());
+        Ok(Self { sink, failure, schema, hasher, budget: budget.clone(), row_hash, stored_hash, verify })
     }
 
     /// Writes rows, without their encodings, as sinks take them; they are hashed as they are written.
     pub(super) fn write(&mut self, gather: &Gather, picks: &[Pick]) -> Result<(), TaskError> {
         for message in gather.messages(picks, &Limits::default()).map_err(of_table)? {
             let batch = message.batch().map_err(of_table)?;
-            self.row_hash += self.hasher.sum(&batch).map_err(of_table)?;
+            let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
+            self.row_hash += row_hash;
+            match self.verify {
+                None => (),
+                Some(FileTypes::Text) => self.stored_hash += self.hasher.sum(&as_text(&batch)).map_err(of_table)?,
+                Some(_) => self.stored_hash += row_hash,
+            }
             self.sink.write(&batch).map_err(|error| failed(&self.budget, &self.failure, error))?;
         }
         Ok(())
@@ -152,13 +163,13 @@ impl<'a> PartWriter<'a> {
     pub(super) fn finish(self, context: &mut TaskContext<'_>, params: &FileParams) -> Result<Written, TaskError> {
         let (file, rows) = self.sink.finish().map_err(|error| failed(&self.budget, &self.failure, error))?;
         let token = outputs::finish_file(context, &params.directory, file.into_output(), rows)?;
-        if params.options.verify {
+        if self.verify.is_some() {
             let folder = OutputFolder::new(&params.directory, context.job())?;
             let place = folder.working_place().join(&token.temporary);
             let read = read_back(&place, params.format, (self.schema, self.hasher), &self.budget.shared());
             let read = read.map_err(|error| self.budget.of_source(error))?;
-            if (read.rows, read.row_hash) != (rows, self.row_hash) {
-                let (name, wrote, found) = (&token.name, self.row_hash, read);
+            if (read.rows, read.row_hash) != (rows, self.stored_hash) {
+                let (name, wrote, found) = (&token.name, self.stored_hash, read);
                 return Err(TaskError::fatal(format!(
                     "{name} was read back as it was not written: {rows} rows of hash {wrote} were written, {} rows of hash {} read",
                     found.rows, found.row_hash
@@ -241,7 +252,7 @@ mod tests {
             };
             assert_eq!(read(&bytes).unwrap(), wrote, "{format}");
             let value = (500 * 0x0101_0101_i64).to_string();
-            let value = if format.types() == crate::semantics::FileTypes::Text {
+            let value = if format.types() == FileTypes::Text {
                 value.into_bytes()
             } else {
                 (500 * 0x0101_0101_i64).to_le_bytes().to_vec()

@@ -24,7 +24,7 @@ pub use self::ipc::IpcSink;
 pub use self::parquet::{GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
 pub use self::table::{OutputFormat, TableSink};
 pub use self::text::TextSink;
-pub(crate) use self::text::{date_text, field_text};
+pub(crate) use self::text::{as_text, date_text, field_text};
 use crate::TableError;
 use crate::sources::MemoryDenied;
 

@@ -1,10 +1,11 @@
 //! CSV and TSV, as [`text`](crate::sources::text) reads them.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
 use super::{SinkError, check_rows};
@@ -98,6 +99,26 @@ impl<W: Write> TextSink<W> {
         self.hand_on()?;
         Ok((self.write, self.rows))
     }
+}
+
+/// Rows as text has them: there is one NaN.
+pub(crate) fn as_text(batch: &RecordBatch) -> RecordBatch {
+    let column = |column: &ArrayRef| -> ArrayRef {
+        match column.data_type() {
+            DataType::Float32 => {
+                let one_nan = |value: f32| if value.is_nan() { f32::NAN } else { value };
+                Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(one_nan))
+            }
+            DataType::Float64 => {
+                let one_nan = |value: f64| if value.is_nan() { f64::NAN } else { value };
+                Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(one_nan))
+            }
+            _ => column.clone(),
+        }
+    };
+    let columns = batch.columns().iter().map(column).collect();
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &rows).expect("columns of the same types and lengths")
 }
 
 fn is_written(data_type: &DataType) -> bool {

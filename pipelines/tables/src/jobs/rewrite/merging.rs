@@ -163,7 +163,8 @@ impl<'a> Merging<'a> {
         let (left, is_last) = (run.window.keys.len() - run.given, run.from + run.window.keys.len() == in_batch);
         let (batch, from) = match (left, is_last) {
             (0, true) if run.batch + 1 < run.end => (run.batch + 1, 0),
-            (_, false) if left < run.ahead / 2 || left == 0 => (run.batch, run.from + run.given),
+            // Of a window that is filled again more than half was given out: no row has its key encoded more than twice.
+            (_, false) if left < run.window.keys.len() / 2 || left == 0 => (run.batch, run.from + run.given),
             _ => return Ok(()),
         };
         let (arranger, of_batch, others) =
@@ -181,6 +182,8 @@ impl<'a> Merging<'a> {
             }
         };
         let window = arranger.arrange(&slice)?;
+        #[cfg(test)]
+        ENCODED.with(|encoded| encoded.set(encoded.get() + rows));
         let bytes = self.memory.bytes() - others;
         let run = &mut self.runs[number];
         (run.batch, run.from, run.window, run.given, run.bytes) = (batch, from, window, 0, bytes);
@@ -230,6 +233,12 @@ impl<'a> Merging<'a> {
         let by_key = of(one).keys.get(one.row).cmp(of(other).keys.get(other.row));
         by_key.then_with(|| ties(one).cmp(&ties(other))).then_with(|| place(one).cmp(&place(other)))
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many rows had their keys encoded, each as often as it had.
+    pub(super) static ENCODED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// A row of the window of a run.

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use proptest::prelude::*;
 
 use super::super::arrangement::{Arrangement, Arranger};
-use super::super::merging::{MERGING_BYTES, Merging};
+use super::super::merging::{ENCODED, MERGING_BYTES, Merging};
 use super::super::ordered::Ordered;
 use crate::block::Pick;
 use crate::jobs::dedupe::Keep;
@@ -155,4 +155,18 @@ fn runs_that_do_not_overlap_and_a_key_of_many_rows_are_merged_within_the_memory_
         assert_eq!((rows, left_out), (kept, dropped), "{keep:?}");
         assert!(fixed.peak_bytes() > 0 && fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
     }
+}
+
+/// Windows of long keys are of a few rows each, and all but one of them wait.
+#[test]
+fn runs_of_long_keys_that_do_not_overlap_have_no_key_encoded_again_and_again() {
+    let key = |number: u64| format!("{number:08}{}", "x".repeat(20_000));
+    let rows: Vec<(u8, Row)> = (0..4_000u64).map(|place| ((place / 20) as u8, (key(place), 0, place))).collect();
+    let all = rows.iter().map(|(_, row)| row.clone()).collect();
+    let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+    ENCODED.with(|encoded| encoded.set(0));
+    let merged = merged(&arranger(false, None), &budget, runs(rows, |rows| rows.sort(), 50));
+    assert!(merged == expected(all, false, None));
+    let encoded = ENCODED.with(std::cell::Cell::get);
+    assert!((4_000..=8_000).contains(&encoded), "{encoded} rows");
 }
