@@ -34,7 +34,7 @@ use crate::RowHasher;
 use crate::block::{Gather, Layout, Pick};
 use crate::reading::{Reading, TableReader};
 use crate::semantics::{conformed, stored_schema};
-use crate::sources::Reservation;
+use crate::sources::{Reservation, value_bytes};
 
 /// What the conversion of a table is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ pub(super) fn write_file(
                         None => batch,
                         Some(function) => {
                             let batch = conformed(&function(batch)?, &schema).map_err(of_table)?;
-                            let bytes = batch.get_array_memory_size() as u64;
+                            let bytes = value_bytes(&batch, 0..batch.num_rows());
                             made.resize(bytes).map_err(|denied| budget.of_rows(denied))?;
                             batch
                         }

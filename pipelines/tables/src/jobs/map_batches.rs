@@ -59,7 +59,7 @@ impl Batches {
     /// Calls `function` with a batch without rows, and then with all batches in their order, and writes what it returns: batches of the columns and types that it
     /// has given for the one without rows, with as many rows as it likes.
     ///
-    /// A batch has up to 8192 rows; where it ends is not to be relied upon. What `function` itself allocates is not counted until it returns.
+    /// A batch has up to 65 536 rows; where it ends is not to be relied upon. What `function` itself allocates is not counted until it returns.
     ///
     /// # Errors
     /// Those of `function`, of reading and of writing; batches of other columns than the first one.
