@@ -7,7 +7,7 @@ use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, TaskOptions};
-use exobus_files::{Access, FileStatus, Location};
+use exobus_files::{FileStatus, Location};
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use serde::{Deserialize, Serialize};
@@ -163,7 +163,7 @@ fn types_of_text(
         let location = Location::from(path);
         let format = reading.format(&location).map_err(TaskError::request)?;
         if matches!(format, InputFormat::Csv | InputFormat::Tsv) {
-            text.push((move || InputFile::new(location.open(Access::Ranges)?, *status), format));
+            text.push((move || InputFile::listed(&location, *status), format));
         }
     }
     reading.types_of_text(&text, &budget.shared()).map_err(|error| budget.of_source(error))
@@ -241,7 +241,7 @@ impl DescribedFile {
         let location = Location::from(&self.path);
         let of_format = |what| SourceError::Names { file: location.to_string().into(), what };
         let format = reading.format(&location).map_err(of_format)?;
-        Ok((InputFile::new(location.open(Access::Ranges)?, self.status)?, format))
+        Ok((InputFile::listed(&location, self.status)?, format))
     }
 
     /// Opens it for who reads its rows.

@@ -108,7 +108,7 @@ pub(super) struct Written {
 pub(super) fn manifest(format: OutputFormat, schema: &SchemaRef) -> Schema {
     let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
     let delimiter = if format == OutputFormat::Tsv { '\t' } else { ',' };
-    Schema::columns(&format.to_string(), columns, delimiter, matches!(format, OutputFormat::Csv | OutputFormat::Tsv))
+    Schema::columns(&format.to_string(), columns, delimiter, format.types() == FileTypes::Text)
 }
 
 /// A file that a task writes.
@@ -188,11 +188,11 @@ fn read_back(
     (schema, hasher): (&SchemaRef, &RowHasher),
     budget: &Arc<dyn MemoryBudget>,
 ) -> Result<Output, SourceError> {
-    let input = InputFile::opened(location)?;
+    let input = InputFile::open(&*location.system()?, location)?;
     let failed = |error| SourceError::Table { file: input.name().clone(), error };
-    let types = print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
-    let is_text = matches!(format, OutputFormat::Csv | OutputFormat::Tsv);
-    let options = ReadOptions { schema: is_text.then_some(types), ..ReadOptions::default() };
+    let types = || print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
+    let is_text = format.types() == FileTypes::Text;
+    let options = ReadOptions { schema: is_text.then(types), ..ReadOptions::default() };
     let reading = Reading::new(options, schema).map_err(failed)?;
     let reader = TableReader::new(&reading, schema, budget).map_err(failed)?;
     let file = reader.open(input.clone(), format.read())?;

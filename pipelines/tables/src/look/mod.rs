@@ -14,7 +14,7 @@ mod values;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use exobus_files::{Access, FileStatus, Location};
+use exobus_files::{FileStatus, Location};
 
 pub use self::check::{CheckedFile, CheckedTable, Unordered};
 pub use self::first_rows::FirstRows;
@@ -98,7 +98,7 @@ impl Look {
 
     fn input(&self, (location, status): &(Location, FileStatus)) -> Result<(InputFile, InputFormat), SourceError> {
         let format = self.format(location)?;
-        Ok((InputFile::new(location.open(Access::Ranges)?, *status)?, format))
+        Ok((InputFile::listed(location, *status)?, format))
     }
 
     /// Opens a file of a table for who reads the rows of these columns.

@@ -37,14 +37,12 @@ impl InputFile {
         Self::new(file, status)
     }
 
-    /// As [`open`](Self::open), by the file system that its location names.
+    /// Opens a file that was listed with this length and version.
     ///
     /// # Errors
-    /// As there.
-    pub fn opened(location: &Location) -> Result<Self, SourceError> {
-        let file = location.open(Access::Ranges)?;
-        let status = file.status()?;
-        Self::new(file, status)
+    /// As of [`new`](Self::new).
+    pub fn listed(location: &Location, status: FileStatus) -> Result<Self, SourceError> {
+        Self::new(location.open(Access::Ranges)?, status)
     }
 
     /// What errors call it.

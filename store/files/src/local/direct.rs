@@ -140,10 +140,7 @@ impl DirectFile {
     /// Whether a request is direct. One that direct I/O cannot do (the rest of a short read or write) is done through the page cache, and so is
     /// all that follows: rare, and correct.
     fn direct_if_aligned(&self, offset: u64, bytes: &[u8]) -> bool {
-        let aligned = offset.is_multiple_of(ALIGNMENT as u64)
-            && bytes.len().is_multiple_of(ALIGNMENT)
-            && bytes.as_ptr().addr().is_multiple_of(ALIGNMENT);
-        if !aligned {
+        if !is_aligned(offset, bytes) {
             self.leave_direct();
         }
         self.direct.load(Ordering::Acquire)
@@ -171,6 +168,13 @@ impl DirectFile {
             _ => Err(FileError::io(self.location.clone(), operation, offset, error)),
         }
     }
+}
+
+/// Whether direct I/O can do a request.
+pub(super) fn is_aligned(offset: u64, bytes: &[u8]) -> bool {
+    offset.is_multiple_of(ALIGNMENT as u64)
+        && bytes.len().is_multiple_of(ALIGNMENT)
+        && bytes.as_ptr().addr().is_multiple_of(ALIGNMENT)
 }
 
 impl ReadFile for DirectFile {

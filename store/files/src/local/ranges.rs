@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::direct::DirectFile;
-use crate::{ALIGNMENT, FileError, FileStatus, Location, ReadFile};
+use super::direct::{DirectFile, is_aligned};
+use crate::{FileError, FileStatus, Location, ReadFile};
 
 /// An open file. Requests may come from several threads at once.
 #[derive(Debug)]
@@ -21,10 +21,7 @@ impl RangesFile {
 
     /// Which of the two answers a request.
     fn of(&self, offset: u64, buffer: &[u8]) -> &DirectFile {
-        let is_aligned = offset.is_multiple_of(ALIGNMENT as u64)
-            && buffer.len().is_multiple_of(ALIGNMENT)
-            && buffer.as_ptr().addr().is_multiple_of(ALIGNMENT);
-        let direct = is_aligned.then(|| self.direct.get_or_init(|| self.again()).as_ref());
+        let direct = is_aligned(offset, buffer).then(|| self.direct.get_or_init(|| self.again()).as_ref());
         direct.flatten().unwrap_or(&self.cached)
     }
 
@@ -51,7 +48,7 @@ impl ReadFile for RangesFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AlignedBuffer;
+    use crate::{ALIGNMENT, AlignedBuffer};
 
     /// What was opened first is what is read, whatever is put under its name.
     #[test]

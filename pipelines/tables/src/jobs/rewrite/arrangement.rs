@@ -125,6 +125,14 @@ pub(super) struct Arranged {
     pub(super) ties: Option<KeyRows>,
 }
 
+impl Arranged {
+    /// What decides where a row stands, before its place does.
+    #[inline]
+    pub(super) fn row(&self, row: usize) -> (&[u8], Option<&[u8]>) {
+        (self.keys.get(row), self.ties.as_ref().map(|ties| ties.get(row)))
+    }
+}
+
 impl Arranger {
     /// How many bytes of memory [`arrange`](Self::arrange) takes.
     pub(super) fn bytes(&self, batch: &RecordBatch) -> Result<u64, TableError> {

@@ -44,7 +44,7 @@ pub(super) fn in_order<I: Iterator<Item = Entry>>(
     let sample = entries().step_by(rows.div_ceil(SAMPLE).max(1)).map(Entry::prefix);
     order(|| entries().map(|entry| entry.0), sample, &mut numbers);
     let mut ordered: Vec<Entry> = numbers.into_iter().map(Entry).collect();
-    for alike in ordered.chunk_by_mut(|one, other| one.prefix() == other.prefix()).filter(|alike| alike.len() > 1) {
+    for alike in ordered.chunk_by_mut(begin_alike).filter(|alike| alike.len() > 1) {
         // What comes in runs is merged: this sort finds them.
         alike.sort_by(|one, other| compare(one.pick(), other.pick()));
     }
@@ -53,7 +53,11 @@ pub(super) fn in_order<I: Iterator<Item = Entry>>(
 
 /// Consecutive entries that begin alike: rows of one key are in one of these.
 pub(super) fn alike(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
-    entries.chunk_by(|one, other| one.prefix() == other.prefix())
+    entries.chunk_by(begin_alike)
+}
+
+fn begin_alike(one: &Entry, other: &Entry) -> bool {
+    one.prefix() == other.prefix()
 }
 
 /// How many bytes this key has in common with so many first bytes of another one.

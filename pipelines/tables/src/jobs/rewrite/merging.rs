@@ -25,7 +25,7 @@ const ROWS_AHEAD: usize = 1 << 16;
 const WINDOW_ROWS: usize = 64;
 /// Keys of all windows together, bytes: longer ones are in smaller windows.
 const KEYS_BYTES: u64 = 16 << 20;
-/// Memory that a merge takes, bytes, with a little for each row of its output whose number of rows is given.
+/// Memory that a merge takes, about, bytes: keys of its windows, and the rows of these that are put in order.
 pub(super) const MERGING_BYTES: u64 = KEYS_BYTES + ROWS_AHEAD as u64 * (ENTRY_BYTES + PICKED_BYTES);
 /// What a row takes that is given out.
 const PICKED_BYTES: u64 = 2 * size_of::<Pick>() as u64;
@@ -136,18 +136,16 @@ impl<'a> Merging<'a> {
             Some(kept) => {
                 // Rows of the first and the last key may have been given out before, or be behind what is known.
                 let edges = [entries.first(), entries.last()].map(|edge| edge.map(|edge| edge.prefix()));
+                let run_of = |entry: &Entry| &self.runs[entry.pick().batch as usize];
                 for alike in alike(&entries) {
-                    for entry in alike {
-                        let (run, row) = (&self.runs[entry.pick().batch as usize], entry.pick().row as usize);
-                        match alike.len() {
-                            1 if !edges.contains(&Some(entry.prefix())) => {
-                                kept.add_alone(run.pick(*entry), &mut merged.rows);
-                            }
-                            _ => {
-                                let rows = (&mut merged.rows, &mut merged.dropped);
-                                kept.add(run.window.keys.get(row), run.pick(*entry), rows);
-                            }
+                    match alike {
+                        [entry] if !edges.contains(&Some(entry.prefix())) => {
+                            kept.add_alone(run_of(entry).pick(*entry), &mut merged.rows);
                         }
+                        _ => alike.iter().for_each(|entry| {
+                            let (run, rows) = (run_of(entry), (&mut merged.rows, &mut merged.dropped));
+                            kept.add(run.window.keys.get(entry.pick().row as usize), run.pick(*entry), rows);
+                        }),
                     }
                 }
             }
@@ -224,14 +222,12 @@ impl<'a> Merging<'a> {
     }
 
     fn compare(&self, one: At, other: At) -> Ordering {
-        let of = |at: At| &self.runs[at.run].window;
-        let ties = |at: At| of(at).ties.as_ref().map(|ties| ties.get(at.row));
+        let row = |at: At| self.runs[at.run].window.row(at.row);
         let place = |at: At| {
             let run = &self.runs[at.run];
             places(&self.batches[run.batch as usize])[run.from + at.row]
         };
-        let by_key = of(one).keys.get(one.row).cmp(of(other).keys.get(other.row));
-        by_key.then_with(|| ties(one).cmp(&ties(other))).then_with(|| place(one).cmp(&place(other)))
+        row(one).cmp(&row(other)).then_with(|| place(one).cmp(&place(other)))
     }
 }
 

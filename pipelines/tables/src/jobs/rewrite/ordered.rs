@@ -64,10 +64,8 @@ impl<'a> Ordered<'a> {
     }
 
     fn compare(&self, one: Pick, other: Pick) -> Ordering {
-        let ties = |pick: Pick| self.rows[pick.batch as usize].ties.as_ref().map(|ties| ties.get(pick.row as usize));
-        let by_ties = || ties(one).cmp(&ties(other));
-        let by_place = || self.place(one).cmp(&self.place(other));
-        self.key(one).cmp(self.key(other)).then_with(by_ties).then_with(by_place)
+        let row = |pick: Pick| self.rows[pick.batch as usize].row(pick.row as usize);
+        row(one).cmp(&row(other)).then_with(|| self.place(one).cmp(&self.place(other)))
     }
 
     fn key(&self, pick: Pick) -> &[u8] {
