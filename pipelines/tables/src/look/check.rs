@@ -81,9 +81,10 @@ impl Look {
                     let batch = conformed(&rows.batch, &columns).map_err(here)?;
                     checked.row_hash += hasher.sum(&batch).map_err(here)?;
                     if let Some(encoder) = &encoder {
-                        let bytes = encoder.bytes(&batch).map_err(here)?;
+                        let measured = encoder.measure(&batch).map_err(here)?;
+                        let bytes = measured.bytes().map_err(here)?;
                         memory.resize(bytes).map_err(|denied| self.denied(source, denied, "keys"))?;
-                        let keys = encoder.encode(&batch).map_err(here)?;
+                        let keys = measured.encode().map_err(here)?;
                         for row in 0..keys.len() {
                             let key = keys.get(row);
                             checked.compare(last.as_deref(), key, || Unordered {

@@ -74,9 +74,12 @@ impl Cells {
     pub(super) fn of(array: &ArrayRef, path: &[usize], data_type: &DataType) -> Self {
         let (levels, array) = levels(array, path);
         let mut values = CellValues::of(&array, data_type);
-        // Of rows that lie one behind the other all bytes are looked at once; behind a dictionary or in a list there may be many that no row has.
+        // Bytes are looked at once; behind a dictionary or in a list there may be many that no row has.
         if let (CellValues::Bytes(ranges, may_have_zeros), false) = (&mut values, levels.iter().any(Level::is_places)) {
-            *may_have_zeros = ranges.whole().is_none_or(has_zero);
+            *may_have_zeros = match ranges.whole() {
+                Some(bytes) => has_zero(bytes),
+                None => (0..array.len()).any(|row| memchr::memchr(0, ranges.get(row)).is_some()),
+            };
         }
         Self { levels, values }
     }

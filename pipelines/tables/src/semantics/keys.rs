@@ -128,54 +128,20 @@ impl KeyEncoder {
         Ok(Self { width: schema.fields().len(), columns })
     }
 
-    /// How many bytes of memory [`append`](Self::append) takes for this batch, exactly: its keys and 4 for each row. Nothing else is taken on the way.
+    /// The keys of a batch before they take memory.
     ///
     /// # Errors
-    /// As of `append`.
-    pub fn bytes(&self, batch: &RecordBatch) -> Result<u64, TableError> {
-        Ok(self.measured(&self.cells(batch)?, batch.num_rows())? + 4 * batch.num_rows() as u64)
+    /// The batch has another number of columns than the schema, or key columns of other names or types ([`check_type`]).
+    pub fn measure(&self, batch: &RecordBatch) -> Result<MeasuredKeys<'_>, TableError> {
+        Ok(MeasuredKeys { columns: &self.columns, cells: self.cells(batch)?, rows: batch.num_rows() })
     }
 
     /// Adds the keys of all rows of a batch behind those that are there.
     ///
     /// # Errors
-    /// The batch has another number of columns than the schema, or key columns of other names or types ([`check_type`]). [`TableError::KeysTooLarge`];
-    /// [`TableError::TooManyElements`]. Nothing was added then.
+    /// As of [`measure`](Self::measure) and of [`MeasuredKeys::append`].
     pub fn append(&self, batch: &RecordBatch, keys: &mut KeyRows) -> Result<(), TableError> {
-        let (cells, rows, before) = (self.cells(batch)?, batch.num_rows(), keys.len());
-        keys.ends.reserve_exact(rows);
-        keys.ends.resize(before + rows, 0);
-        match self.lengths(&cells, keys.bytes.len(), &mut keys.ends[before..]) {
-            Ok(bytes) => {
-                keys.bytes.reserve_exact(bytes - keys.bytes.len());
-                keys.bytes.resize(bytes, 0);
-            }
-            Err(error) => {
-                keys.ends.truncate(before);
-                return Err(error);
-            }
-        }
-        // Each is written behind what was written of its row, until it is at its end.
-        for (column, cells) in self.columns.iter().zip(&cells) {
-            cells.write_all(column.order, &mut keys.ends[before..], &mut keys.bytes);
-        }
-        Ok(())
-    }
-
-    /// Where each key begins, the first of them behind so many bytes; where the last one ends.
-    fn lengths(&self, cells: &[Cells], mut at: usize, starts: &mut [u32]) -> Result<usize, TableError> {
-        for (column, cells) in self.columns.iter().zip(cells) {
-            cells.add_lengths(starts, &Path::new(None, &column.top.0))?;
-        }
-        let rows = starts.len();
-        for start in starts {
-            let length = std::mem::replace(start, at as u32) as usize;
-            at += length;
-            if at >= u32::MAX as usize {
-                return Err(TableError::KeysTooLarge { rows });
-            }
-        }
-        Ok(at)
+        self.measure(batch)?.append(keys)
     }
 
     /// The keys of all rows of a batch.
@@ -183,9 +149,7 @@ impl KeyEncoder {
     /// # Errors
     /// As of [`append`](Self::append).
     pub fn encode(&self, batch: &RecordBatch) -> Result<KeyRows, TableError> {
-        let mut keys = KeyRows::default();
-        self.append(batch, &mut keys)?;
-        Ok(keys)
+        self.measure(batch)?.encode()
     }
 
     fn cells(&self, batch: &RecordBatch) -> Result<Vec<Cells>, TableError> {
@@ -203,11 +167,78 @@ impl KeyEncoder {
         };
         self.columns.iter().map(cells).collect()
     }
+}
 
-    /// Bytes of all keys.
-    fn measured(&self, cells: &[Cells], rows: usize) -> Result<u64, TableError> {
-        let names = self.columns.iter().map(|column| Path::new(None, &column.top.0));
-        cells.iter().zip(names).map(|(cells, name)| cells.bytes(0..rows, &name)).sum()
+/// Keys of the rows of a batch, as they will be written.
+#[derive(Debug)]
+pub struct MeasuredKeys<'a> {
+    columns: &'a [EncodedColumn],
+    cells: Vec<Cells>,
+    rows: usize,
+}
+
+impl MeasuredKeys<'_> {
+    /// How many bytes of memory [`append`](Self::append) takes, exactly: the keys and 4 for each row. Nothing else is taken on the way.
+    ///
+    /// # Errors
+    /// [`TableError::TooManyElements`].
+    pub fn bytes(&self) -> Result<u64, TableError> {
+        let keys = self.named().map(|(column, cells)| cells.bytes(0..self.rows, &Path::new(None, &column.top.0)));
+        Ok(keys.sum::<Result<u64, TableError>>()? + 4 * self.rows as u64)
+    }
+
+    /// Adds them behind those that are there.
+    ///
+    /// # Errors
+    /// [`TableError::KeysTooLarge`]; [`TableError::TooManyElements`]. Nothing was added then.
+    pub fn append(&self, keys: &mut KeyRows) -> Result<(), TableError> {
+        let before = keys.len();
+        keys.ends.reserve_exact(self.rows);
+        keys.ends.resize(before + self.rows, 0);
+        match self.lengths(keys.bytes.len(), &mut keys.ends[before..]) {
+            Ok(bytes) => {
+                keys.bytes.reserve_exact(bytes - keys.bytes.len());
+                keys.bytes.resize(bytes, 0);
+            }
+            Err(error) => {
+                keys.ends.truncate(before);
+                return Err(error);
+            }
+        }
+        // Each is written behind what was written of its row, until it is at its end.
+        for (column, cells) in self.named() {
+            cells.write_all(column.order, &mut keys.ends[before..], &mut keys.bytes);
+        }
+        Ok(())
+    }
+
+    /// They alone.
+    ///
+    /// # Errors
+    /// As of [`append`](Self::append).
+    pub fn encode(&self) -> Result<KeyRows, TableError> {
+        let mut keys = KeyRows::default();
+        self.append(&mut keys)?;
+        Ok(keys)
+    }
+
+    /// Where each key begins, the first of them behind so many bytes; where the last one ends.
+    fn lengths(&self, mut at: usize, starts: &mut [u32]) -> Result<usize, TableError> {
+        for (column, cells) in self.named() {
+            cells.add_lengths(starts, &Path::new(None, &column.top.0))?;
+        }
+        for start in starts {
+            let length = std::mem::replace(start, at as u32) as usize;
+            at += length;
+            if at >= u32::MAX as usize {
+                return Err(TableError::KeysTooLarge { rows: self.rows });
+            }
+        }
+        Ok(at)
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&EncodedColumn, &Cells)> {
+        self.columns.iter().zip(&self.cells)
     }
 }
 

@@ -22,7 +22,7 @@ mod unified;
 pub(crate) use cells::float_order;
 pub use conformed::conformed;
 pub(crate) use keys::find_column;
-pub use keys::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows, NoKeyColumn, Nulls, key_hash};
+pub use keys::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows, MeasuredKeys, NoKeyColumn, Nulls, key_hash};
 pub(crate) use levels::{Level, levels, place};
 pub use stored::{FileTypes, stored_schema};
 pub use sums::ExactSum;

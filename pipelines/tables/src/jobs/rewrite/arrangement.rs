@@ -11,7 +11,7 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 use crate::TableError;
 use crate::jobs::budget::of_table;
 use crate::jobs::dedupe::Keep;
-use crate::semantics::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows};
+use crate::semantics::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows, MeasuredKeys};
 
 /// Bytes of the hash of a place.
 const HASH_BYTES: usize = 16;
@@ -119,7 +119,7 @@ enum Keys {
 }
 
 /// Bytes of the rows of a batch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Arranged {
     pub(super) keys: KeyRows,
     pub(super) ties: Option<KeyRows>,
@@ -133,27 +133,50 @@ impl Arranged {
     }
 }
 
+/// Bytes of the rows of a batch before they take memory.
+#[derive(Debug)]
+pub(super) struct Measured<'a> {
+    keys: MeasuredRows<'a>,
+    ties: Option<MeasuredKeys<'a>>,
+}
+
+#[derive(Debug)]
+enum MeasuredRows<'a> {
+    Keys(MeasuredKeys<'a>),
+    Random(MixedSeed, &'a [u64]),
+}
+
 impl Arranger {
-    /// How many bytes of memory [`arrange`](Self::arrange) takes.
-    pub(super) fn bytes(&self, batch: &RecordBatch) -> Result<u64, TableError> {
+    pub(super) fn measure<'a>(&'a self, batch: &'a RecordBatch) -> Result<Measured<'a>, TableError> {
         let keys = match &self.keys {
-            Keys::Columns(encoder) => encoder.bytes(batch)?,
-            Keys::Random(_) => (HASH_BYTES + size_of::<u32>()) as u64 * batch.num_rows() as u64,
+            Keys::Columns(encoder) => MeasuredRows::Keys(encoder.measure(batch)?),
+            Keys::Random(seed) => MeasuredRows::Random(*seed, places(batch)),
         };
-        Ok(keys + self.ties.as_ref().map_or(Ok(0), |ties| ties.bytes(batch))?)
+        Ok(Measured { keys, ties: self.ties.as_ref().map(|ties| ties.measure(batch)).transpose()? })
+    }
+}
+
+impl Measured<'_> {
+    /// How many bytes of memory [`arrange`](Self::arrange) takes.
+    pub(super) fn bytes(&self) -> Result<u64, TableError> {
+        let keys = match &self.keys {
+            MeasuredRows::Keys(keys) => keys.bytes()?,
+            MeasuredRows::Random(_, places) => ((HASH_BYTES + size_of::<u32>()) * places.len()) as u64,
+        };
+        Ok(keys + self.ties.as_ref().map_or(Ok(0), MeasuredKeys::bytes)?)
     }
 
-    pub(super) fn arrange(&self, batch: &RecordBatch) -> Result<Arranged, TableError> {
+    pub(super) fn arrange(&self) -> Result<Arranged, TableError> {
         let keys = match &self.keys {
-            Keys::Columns(encoder) => encoder.encode(batch)?,
-            Keys::Random(seed) => {
+            MeasuredRows::Keys(keys) => keys.encode()?,
+            MeasuredRows::Random(seed, places) => {
                 let mut keys = KeyRows::default();
-                keys.reserve(batch.num_rows(), HASH_BYTES * batch.num_rows());
-                places(batch).iter().for_each(|place| keys.push(&place_hash(*seed, *place).to_be_bytes()));
+                keys.reserve(places.len(), HASH_BYTES * places.len());
+                places.iter().for_each(|place| keys.push(&place_hash(*seed, *place).to_be_bytes()));
                 keys
             }
         };
-        Ok(Arranged { keys, ties: self.ties.as_ref().map(|ties| ties.encode(batch)).transpose()? })
+        Ok(Arranged { keys, ties: self.ties.as_ref().map(MeasuredKeys::encode).transpose()? })
     }
 }
 

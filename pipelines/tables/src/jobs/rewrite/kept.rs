@@ -11,31 +11,33 @@ pub(super) struct Kept<T> {
     stays: Option<T>,
 }
 
+/// What is known of a row for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decided<T> {
+    Stays(T),
+    /// It is left out.
+    Dropped(T),
+}
+
 impl<T: Copy> Kept<T> {
     pub(super) fn new(keep: Keep) -> Self {
         Self { keep, key: Vec::new(), stays: None }
     }
 
-    /// The next row: one that stays for good or not at all is known then.
-    pub(super) fn add(&mut self, key: &[u8], row: T, (kept, dropped): (&mut Vec<T>, &mut Vec<T>)) {
+    /// The next row; which row is decided now: this one, the one before it, or none yet.
+    pub(super) fn add(&mut self, key: &[u8], row: T) -> Option<Decided<T>> {
         match (&mut self.stays, self.keep) {
-            (Some(_), Keep::First) if self.key == key => dropped.push(row),
-            (Some(stays), Keep::Last) if self.key == key => dropped.push(std::mem::replace(stays, row)),
+            (Some(_), Keep::First) if self.key == key => Some(Decided::Dropped(row)),
+            (Some(stays), Keep::Last) if self.key == key => Some(Decided::Dropped(std::mem::replace(stays, row))),
             (stays, _) => {
-                kept.extend(stays.replace(row));
                 self.key.clear();
                 self.key.extend_from_slice(key);
+                stays.replace(row).map(Decided::Stays)
             }
         }
     }
 
-    /// The next row, whose key no row has that was given or will be.
-    pub(super) fn add_alone(&mut self, row: T, kept: &mut Vec<T>) {
-        kept.extend(self.stays.take());
-        kept.push(row);
-    }
-
-    /// There are no more rows: the one of the last key.
+    /// There are no more rows of the last key, as at the end and before a row whose key no other has: the one that stays.
     pub(super) fn end(&mut self) -> Option<T> {
         self.stays.take()
     }

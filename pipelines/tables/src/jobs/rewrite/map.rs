@@ -30,11 +30,6 @@ pub(super) struct MapParams {
     pub(super) arrangement: Arrangement,
 }
 
-/// These rows, of which each has a hash, without their bytes.
-fn sum_of(picks: &[Pick], hash: impl Fn(&Pick) -> RowHash) -> Output {
-    Output { bytes: 0, rows: picks.len() as u64, row_hash: picks.iter().map(hash).sum() }
-}
-
 /// The second output of a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mapped {
@@ -79,8 +74,10 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     }
     ordered.sort();
     let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
-    let dropped = arranger.keep.map(|keep| ordered.keep(keep)).unwrap_or_default();
-    let dropped = sum_of(&dropped, hash);
+    let mut dropped = Output::default();
+    if let Some(keep) = arranger.keep {
+        ordered.keep(keep, |pick| dropped.add(Output { bytes: 0, rows: 1, row_hash: hash(&pick) }));
+    }
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     let writer = context.output()?;

@@ -2,7 +2,7 @@
 //!
 //! Of each run the keys of some rows ahead are known, its *window*. What is behind a window of a run is behind the last row of that window: so all rows up to the smallest of
 //! these last rows are known, and they are put in order and given out; then windows are filled again. Rows that are given out at a time are few enough for the caches of a processor, and memory for
-//! keys follows from the windows and not from how many rows there are.
+//! keys follows from the windows and not from how many rows there are: [`merging_bytes`]. A merge that is denied memory within that fails, and its task begins again with more.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 
 use super::arrangement::{Arranged, Arranger, places};
 use super::entries::{ENTRY_BYTES, Entry, alike, in_common, in_order};
-use super::kept::Kept;
+use super::kept::{Decided, Kept};
 use super::ordered::COLUMN_BYTES;
 use crate::TableError;
 use crate::block::Pick;
@@ -19,16 +19,23 @@ use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
 use crate::sources::{MemoryBudget, Reservation};
 
-/// Rows of all windows together, about.
+/// Rows of all windows together, where none holds the others up.
 const ROWS_AHEAD: usize = 1 << 16;
+/// Rows of all windows together at most, where there are no more runs than have [`WINDOW_ROWS`] each.
+const ROWS_MOST: usize = 2 * ROWS_AHEAD;
 /// Rows of a window at least, where so many fit.
 const WINDOW_ROWS: usize = 64;
 /// Keys of all windows together, bytes: longer ones are in smaller windows.
 const KEYS_BYTES: u64 = 16 << 20;
-/// Memory that a merge takes, about, bytes: keys of its windows, and the rows of these that are put in order.
-pub(super) const MERGING_BYTES: u64 = KEYS_BYTES + ROWS_AHEAD as u64 * (ENTRY_BYTES + PICKED_BYTES);
 /// What a row takes that is given out.
 const PICKED_BYTES: u64 = 2 * size_of::<Pick>() as u64;
+/// Memory that a merge of few runs takes at most, bytes: keys of its windows, and the rows of these that are put in order.
+pub(super) const MERGING_BYTES: u64 = KEYS_BYTES + ROWS_MOST as u64 * (ENTRY_BYTES + PICKED_BYTES);
+
+/// Memory that a merge of so many runs, each a batch of so many columns, takes at most, bytes; a key that is longer than all windows may be takes more.
+pub(super) fn merging_bytes(runs: u64, columns: u64) -> u64 {
+    MERGING_BYTES + runs * (WINDOW_ROWS as u64 * (ENTRY_BYTES + PICKED_BYTES) + columns * COLUMN_BYTES)
+}
 
 /// See the module. The last column of batches says where in the input each row is, as of [`Ordered`](super::ordered::Ordered); what runs become is in the same order.
 pub(super) struct Merging<'a> {
@@ -37,6 +44,8 @@ pub(super) struct Merging<'a> {
     memory: Reservation,
     batches: Vec<RecordBatch>,
     runs: Vec<Run>,
+    /// Rows of all windows.
+    rows: usize,
     kept: Option<Kept<Pick>>,
 }
 
@@ -50,18 +59,20 @@ struct Run {
     window: Arranged,
     /// How many rows of the window were given out.
     given: usize,
-    /// How many rows a window has, where so many are left of a batch.
+    /// How many rows a window has, where so many are left of a batch and of [`ROWS_MOST`].
     ahead: usize,
     /// What the window takes.
     bytes: u64,
 }
 
 /// Rows that are next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Merged {
     pub(super) rows: Vec<Pick>,
     /// Those that are left out.
     pub(super) dropped: Vec<Pick>,
+    /// What both take, and as much again for who puts them elsewhere.
+    _memory: Reservation,
 }
 
 impl<'a> Merging<'a> {
@@ -75,14 +86,14 @@ impl<'a> Merging<'a> {
         let memory = Reservation::none(budget);
         let kept = keep.map(Kept::new);
         let mut merging =
-            Self { arranger, budget: budget.clone(), memory, batches: Vec::new(), runs: Vec::new(), kept };
+            Self { arranger, budget: budget.clone(), memory, batches: Vec::new(), runs: Vec::new(), rows: 0, kept };
         for batches in runs {
             let begin = merging.batches.len() as u32;
             merging.batches.extend(batches?.into_iter().filter(|batch| batch.num_rows() > 0));
             merging.runs.push(Run::new(begin..merging.batches.len() as u32));
         }
         merging.runs.retain(|run| run.batch < run.end);
-        let ahead = (ROWS_AHEAD / merging.runs.len().max(1)).max(WINDOW_ROWS);
+        let ahead = merging.rows_of_each();
         merging.runs.iter_mut().for_each(|run| run.ahead = ahead);
         let columns: u64 = merging.batches.iter().map(|batch| batch.num_columns() as u64).sum();
         merging.memory.resize(columns * COLUMN_BYTES)?;
@@ -102,22 +113,27 @@ impl<'a> Merging<'a> {
         let rows = taken.iter().sum();
         if rows == 0 {
             let last = self.kept.as_mut().and_then(Kept::end);
-            return Ok(last.map(|last| Merged { rows: vec![last], dropped: Vec::new() }));
+            let memory = Reservation::none(&self.budget);
+            return Ok(last.map(|last| Merged { rows: vec![last], dropped: Vec::new(), _memory: memory }));
         }
-        let room = rows as u64 * (ENTRY_BYTES + PICKED_BYTES);
-        let room = Reservation::of(&self.budget, room)?;
-        let merged = self.given(&taken, rows);
-        drop(room);
+        let mut memory = Reservation::of(&self.budget, rows as u64 * (ENTRY_BYTES + PICKED_BYTES))?;
+        let (given, dropped) = self.given(&taken, rows);
+        memory.resize(rows as u64 * PICKED_BYTES)?;
         if let Some(limit) = limit.filter(|_| rows < ROWS_AHEAD / 8) {
             // Rows of this run are next to each other in the order.
             let run = &mut self.runs[limit.run];
             run.ahead = (2 * run.ahead).min(ROWS_AHEAD);
         }
-        Ok(Some(merged))
+        Ok(Some(Merged { rows: given, dropped, _memory: memory }))
     }
 
-    /// Gives out so many rows of each run.
-    fn given(&mut self, taken: &[usize], rows: usize) -> Merged {
+    /// How many rows of each run there is always room for.
+    fn rows_of_each(&self) -> usize {
+        (ROWS_AHEAD / self.runs.len().max(1)).max(WINDOW_ROWS)
+    }
+
+    /// Gives out so many rows of each run: those that stay, and those that are left out.
+    fn given(&mut self, taken: &[usize], rows: usize) -> (Vec<Pick>, Vec<Pick>) {
         let common = self.common_bytes(taken);
         let entries = || {
             (0..).zip(&self.runs).zip(taken).flat_map(|((number, run), taken)| {
@@ -130,28 +146,32 @@ impl<'a> Merging<'a> {
         };
         let at = |pick: Pick| At { run: pick.batch as usize, row: pick.row as usize };
         let entries = in_order(rows, entries, |one, other| self.compare(at(one), at(other)));
-        let mut merged = Merged::default();
+        let run_of = |entry: &Entry| &self.runs[entry.pick().batch as usize];
+        let (mut rows, mut dropped) = (Vec::with_capacity(entries.len()), Vec::new());
         match &mut self.kept {
-            None => merged.rows.extend(entries.iter().map(|entry| self.runs[entry.pick().batch as usize].pick(*entry))),
+            None => rows.extend(entries.iter().map(|entry| run_of(entry).pick(*entry))),
             Some(kept) => {
                 // Rows of the first and the last key may have been given out before, or be behind what is known.
                 let edges = [entries.first(), entries.last()].map(|edge| edge.map(|edge| edge.prefix()));
-                let run_of = |entry: &Entry| &self.runs[entry.pick().batch as usize];
                 for alike in alike(&entries) {
                     match alike {
                         [entry] if !edges.contains(&Some(entry.prefix())) => {
-                            kept.add_alone(run_of(entry).pick(*entry), &mut merged.rows);
+                            rows.extend(kept.end().into_iter().chain([run_of(entry).pick(*entry)]));
                         }
                         _ => alike.iter().for_each(|entry| {
-                            let (run, rows) = (run_of(entry), (&mut merged.rows, &mut merged.dropped));
-                            kept.add(run.window.keys.get(entry.pick().row as usize), run.pick(*entry), rows);
+                            let run = run_of(entry);
+                            match kept.add(run.window.keys.get(entry.pick().row as usize), run.pick(*entry)) {
+                                Some(Decided::Stays(row)) => rows.push(row),
+                                Some(Decided::Dropped(row)) => dropped.push(row),
+                                None => (),
+                            }
                         }),
                     }
                 }
             }
         }
         self.runs.iter_mut().zip(taken).for_each(|(run, taken)| run.given += taken);
-        merged
+        (rows, dropped)
     }
 
     /// Sees to it that a run has rows in its window, where it has some.
@@ -165,26 +185,32 @@ impl<'a> Merging<'a> {
             (_, false) if left < run.window.keys.len() / 2 || left == 0 => (run.batch, run.from + run.given),
             _ => return Ok(()),
         };
-        let (arranger, of_batch, others) =
-            (self.arranger, &self.batches[batch as usize], self.memory.bytes() - run.bytes);
-        let mut rows = run.ahead.min(of_batch.num_rows() - from);
+        // What is left of the window is encoded once more, so it needs no memory meanwhile.
+        let others = self.memory.bytes() - run.bytes;
+        self.memory.resize(others)?;
+        self.rows -= run.window.keys.len();
+        let room = ROWS_MOST.saturating_sub(self.rows).max(self.rows_of_each());
         let most = KEYS_BYTES / self.runs.len() as u64;
-        let slice = loop {
+        let (run, of_batch) = (&mut self.runs[number], &self.batches[batch as usize]);
+        run.window = Arranged::default();
+        let mut rows = run.ahead.min(room).min(of_batch.num_rows() - from);
+        let window = loop {
             let slice = of_batch.slice(from, rows);
-            let bytes = arranger.bytes(&slice)?;
-            let refused = if bytes > most && rows > 1 { None } else { Some(self.memory.resize(others + bytes)) };
-            match refused {
-                Some(Ok(())) => break slice,
-                Some(Err(denied)) if rows == 1 => return Err(denied.into()),
-                _ => rows = rows.div_ceil(2),
+            let measured = self.arranger.measure(&slice)?;
+            let bytes = measured.bytes()?;
+            if bytes <= most || rows == 1 {
+                self.memory.resize(others + bytes)?;
+                run.bytes = bytes;
+                break measured.arrange()?;
             }
+            // Keys near each other are as long as each other, as a rule.
+            rows = rows.div_ceil(2);
+            run.ahead = rows;
         };
-        let window = arranger.arrange(&slice)?;
         #[cfg(test)]
         ENCODED.with(|encoded| encoded.set(encoded.get() + rows));
-        let bytes = self.memory.bytes() - others;
-        let run = &mut self.runs[number];
-        (run.batch, run.from, run.window, run.given, run.bytes) = (batch, from, window, 0, bytes);
+        (run.batch, run.from, run.window, run.given) = (batch, from, window, 0);
+        self.rows += rows;
         Ok(())
     }
 
@@ -246,7 +272,7 @@ struct At {
 
 impl Run {
     fn new(batches: std::ops::Range<u32>) -> Self {
-        let window = Arranged { keys: Default::default(), ties: None };
+        let window = Arranged::default();
         Self { batch: batches.start, end: batches.end, from: 0, window, given: 0, ahead: 0, bytes: 0 }
     }
 

@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 
 use super::arrangement::{Arranged, Arranger, places};
 use super::entries::{ENTRY_BYTES, Entry, alike, in_common, in_order};
-use super::kept::Kept;
+use super::kept::{Decided, Kept};
 use crate::block::Pick;
 use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
@@ -36,9 +36,10 @@ impl<'a> Ordered<'a> {
     /// Adds a batch.
     pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), Unordered> {
         let (rows, columns) = (batch.num_rows() as u64 * ENTRY_BYTES, batch.num_columns() as u64 * COLUMN_BYTES);
-        let bytes = self.arranger.bytes(&batch)? + rows + columns;
+        let measured = self.arranger.measure(&batch)?;
+        let bytes = measured.bytes()? + rows + columns;
         self.memory.resize(self.memory.bytes() + bytes)?;
-        self.rows.push(self.arranger.arrange(&batch)?);
+        self.rows.push(measured.arrange()?);
         self.batches.push(batch);
         Ok(())
     }
@@ -76,20 +77,22 @@ impl<'a> Ordered<'a> {
         places(&self.batches[pick.batch as usize])[pick.row as usize]
     }
 
-    /// Leaves the row of each key that is to stay; the others.
-    pub(super) fn keep(&mut self, keep: Keep) -> Vec<Pick> {
-        let (mut of_key, mut kept, mut dropped) = (Kept::new(keep), Vec::new(), Vec::new());
+    /// Leaves the row of each key that is to stay, and says which others there are.
+    pub(super) fn keep(&mut self, keep: Keep, mut dropped: impl FnMut(Pick)) {
+        // Memory that sorting was granted is free again.
+        let (mut of_key, mut kept) = (Kept::new(keep), Vec::with_capacity(self.entries.len()));
         for alike in alike(&self.entries) {
             match alike {
-                [entry] => of_key.add_alone(*entry, &mut kept),
-                _ => alike.iter().for_each(|entry| {
-                    of_key.add(self.key(entry.pick()), *entry, (&mut kept, &mut dropped));
+                [entry] => kept.extend(of_key.end().into_iter().chain([*entry])),
+                _ => alike.iter().for_each(|entry| match of_key.add(self.key(entry.pick()), *entry) {
+                    Some(Decided::Stays(entry)) => kept.push(entry),
+                    Some(Decided::Dropped(entry)) => dropped(entry.pick()),
+                    None => (),
                 }),
             }
         }
         kept.extend(of_key.end());
         self.entries = kept;
-        dropped.into_iter().map(Entry::pick).collect()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -5,7 +5,8 @@ use exobus_actors::task::JobError;
 use exobus_shuffle::Sizes;
 
 use super::map::MESSAGE_BYTES;
-use super::merging::MERGING_BYTES;
+use super::merging::merging_bytes;
+use super::ordered::COLUMN_BYTES;
 use crate::jobs::WriteOptions;
 use crate::jobs::described::{Described, LOOK_BYTES, ROW_BYTES};
 use crate::jobs::table::{Piece, push_split};
@@ -13,31 +14,33 @@ use crate::jobs::table::{Piece, push_split};
 /// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
 const MAP_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of values of a file and how many rows it has, about.
+/// Bytes of values of a file and how many rows and columns it has, about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileAbout {
     pub(super) bytes: u64,
     pub(super) rows: u64,
+    pub(super) columns: u64,
 }
 
 impl FileAbout {
-    /// What a reduce takes beside the store: what puts its rows in order, and what its sink has of a row group.
-    pub(super) fn reduce_bytes(self, writing: &WriteOptions) -> u64 {
-        self.merging_bytes() + writing.sink_bytes(self.bytes, self.rows)
+    /// What a reduce of so many parts takes beside the store: what puts its rows in order, and what its sink has of a row group.
+    pub(super) fn reduce_bytes(self, parts: u64, writing: &WriteOptions) -> u64 {
+        self.merging_bytes(parts) + writing.sink_bytes(self.bytes, self.rows)
     }
 
-    /// What puts its rows in order: a file of few has smaller windows. A merge asks for more as it knows how many rows it has.
-    pub(super) fn merging_bytes(self) -> u64 {
-        LOOK_BYTES + MERGING_BYTES.min(self.rows.max(1) * ROW_BYTES)
+    /// What puts the rows of so many parts in order: those of a small file are fewer than windows may have.
+    pub(super) fn merging_bytes(self, parts: u64) -> u64 {
+        LOOK_BYTES
+            + merging_bytes(parts, self.columns).min(self.rows.max(1) * ROW_BYTES + parts * self.columns * COLUMN_BYTES)
     }
 }
 
-/// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file.
+/// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file, which has so many parts.
 pub(super) fn check_memory(
     described: &Described,
     writing: &WriteOptions,
     sizes: Sizes,
-    file: FileAbout,
+    (file, parts): (FileAbout, u64),
 ) -> Result<(), JobError> {
     for file in &described.files {
         for (number, split) in file.splits.iter().enumerate() {
@@ -46,7 +49,7 @@ pub(super) fn check_memory(
         }
     }
     let what = || format!("a file of {} MiB of values, of which more --files are smaller,", file.bytes >> 20);
-    refuse_beyond(sizes, (file.reduce_bytes(writing), file.bytes + file.bytes / 8), what)
+    refuse_beyond(sizes, (file.reduce_bytes(parts, writing), file.bytes + file.bytes / 8), what)
 }
 
 /// Refuses what takes more than the memory of a node: so much beside the store, and so much in it.
@@ -143,8 +146,8 @@ mod tests {
         let memory_bytes = 512 * mib - SET_ASIDE_BYTES;
         let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
         let FileSize::Bytes(bytes) = FileSize::default() else { panic!("files are of so many bytes") };
-        let file = FileAbout { bytes, rows: bytes / 10 };
-        check_memory(&described(&[&[64 * mib]]), &WriteOptions::default(), sizes, file).unwrap();
+        let file = FileAbout { bytes, rows: bytes / 10, columns: 10 };
+        check_memory(&described(&[&[64 * mib]]), &WriteOptions::default(), sizes, (file, 200)).unwrap();
     }
 
     #[test]
@@ -153,8 +156,8 @@ mod tests {
         let refused = |memory: u64, file: u64| {
             let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
             let table = described(&[&[mib], &[mib, 20 * mib]]);
-            let file = FileAbout { bytes: file * mib, rows: file * 1000 };
-            check_memory(&table, &WriteOptions::default(), sizes, file).map_err(|error| error.to_string())
+            let file = FileAbout { bytes: file * mib, rows: file * 1000, columns: 3 };
+            check_memory(&table, &WriteOptions::default(), sizes, (file, 2)).map_err(|error| error.to_string())
         };
         assert_eq!(refused(4096, 64), Ok(()));
         let error = refused(64, 1).unwrap_err();

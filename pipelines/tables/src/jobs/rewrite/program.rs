@@ -68,14 +68,15 @@ impl Job for Rewriting {
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, self.about.merging_bytes());
+        let options = self.options(place, self.about.merging_bytes(blocks.len() as u64));
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
         let (part, extension) = (part_name(partition as usize, self.plan.partitions as usize), self.file.format);
         let file = FileParams { name: format!("{part}.{extension}"), ..self.file.clone() };
-        let (scratch_bytes, outside_bytes) = (vec![file.buffer_bytes; 2], self.about.reduce_bytes(&self.file.options));
+        let outside_bytes = self.about.reduce_bytes(columns.len() as u64, &self.file.options);
+        let scratch_bytes = vec![file.buffer_bytes; 2];
         let params = ReduceParams { file, arrangement: self.arrangement.clone() };
         let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
         futures.submit_with(reduce, &params, &self.args(columns), options)
@@ -115,9 +116,10 @@ impl Planned {
         let sizes = Sizes::of(&futures.nodes(), value_bytes);
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
         let files = rewrite.writing.file_size.files(value_bytes, rows);
-        let about = FileAbout { bytes: value_bytes / files, rows: rows.div_ceil(files) };
-        check_memory(&described, &rewrite.writing, sizes, about)?;
+        let columns = Table::decode(&described.layout).map_err(JobError::program)?.schema.fields().len() as u64;
+        let about = FileAbout { bytes: value_bytes / files, rows: rows.div_ceil(files), columns };
         let maps = maps(&described, sizes);
+        check_memory(&described, &rewrite.writing, sizes, (about, maps.len() as u64))?;
         let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
@@ -281,7 +283,7 @@ mod tests {
         let strategy = |input_bytes: u64, maps: usize, partitions| {
             let sizes = Sizes { input_bytes, nodes: 1, executors_per_node: 2, memory_bytes: 64 << 30 };
             let plan = Plan::of_chunks(sizes, Some(partitions), input_bytes / maps as u64).unwrap();
-            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0 });
+            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0, columns: 0 });
             let planned = Planned { described, sizes, about, maps: vec![Vec::new(); maps], plan };
             planned.estimates()[0].strategy
         };

@@ -114,7 +114,11 @@ fn check(batch: &RecordBatch, key: &[KeyColumn]) {
     let encoder = KeyEncoder::new(&batch.schema(), key).unwrap();
     let keys = encoder.encode(batch).unwrap();
     assert_eq!(keys.len(), batch.num_rows());
-    assert_eq!(keys.memory_bytes() as u64, encoder.bytes(batch).unwrap(), "memory that was said before");
+    assert_eq!(
+        keys.memory_bytes() as u64,
+        encoder.measure(batch).unwrap().bytes().unwrap(),
+        "memory that was said before"
+    );
     for left in 0..batch.num_rows() {
         for right in 0..batch.num_rows() {
             let expected = key.iter().fold(Ordering::Equal, |order, column| {
@@ -392,7 +396,7 @@ fn keys_of_lists_without_end_and_of_more_than_4_gib_are_refused() {
     let values = StringArray::from(vec!["x".repeat(1 << 20)]);
     let batch = one(DictionaryArray::<Int32Type>::new(vec![0; 4096].into(), Arc::new(values)));
     let encoder = KeyEncoder::new(&batch.schema(), &[KeyColumn::rising("c")]).unwrap();
-    assert_eq!(encoder.bytes(&batch).unwrap(), 4096 * ((1 << 20) + 3 + 4));
+    assert_eq!(encoder.measure(&batch).unwrap().bytes().unwrap(), 4096 * ((1 << 20) + 3 + 4));
     let error = encoder.encode(&batch).unwrap_err();
     assert!(matches!(error, TableError::KeysTooLarge { rows: 4096 }), "{error}");
 }

@@ -8,9 +8,10 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use proptest::prelude::*;
 
 use super::super::arrangement::{Arrangement, Arranger};
-use super::super::merging::{ENCODED, MERGING_BYTES, Merging};
+use super::super::merging::{ENCODED, Merging, merging_bytes};
 use super::super::ordered::Ordered;
 use crate::block::Pick;
+use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
 use crate::semantics::KeyColumn;
 use crate::sources::{FixedBudget, MemoryBudget};
@@ -79,7 +80,10 @@ fn ordered(arranger: &Arranger, budget: &Arc<dyn MemoryBudget>, batches: &[Recor
     let mut ordered = Ordered::new(arranger, budget);
     batches.iter().for_each(|batch| ordered.add(batch.clone()).unwrap());
     ordered.sort();
-    let dropped = arranger.keep.map(|keep| ordered.keep(keep)).unwrap_or_default();
+    let mut dropped = Vec::new();
+    if let Some(keep) = arranger.keep {
+        ordered.keep(keep, |pick| dropped.push(pick));
+    }
     (rows(batches, &ordered.picks(0..ordered.len())), rows(batches, &dropped))
 }
 
@@ -149,11 +153,95 @@ fn runs_that_do_not_overlap_and_a_key_of_many_rows_are_merged_within_the_memory_
         let rows: Vec<(u8, Row)> = apart.chain(alike).collect();
         let all = rows.iter().map(|(_, row)| row.clone()).collect();
         let (kept, dropped) = expected(all, false, keep);
-        let fixed = Arc::new(FixedBudget::new(MERGING_BYTES));
+        let fixed = Arc::new(FixedBudget::new(merging_bytes(10, 3)));
         let budget: Arc<dyn MemoryBudget> = fixed.clone();
         let (rows, left_out) = merged(&arranger(false, keep), &budget, runs(rows, |rows| rows.sort(), 50_000));
         assert_eq!((rows, left_out), (kept, dropped), "{keep:?}");
         assert!(fixed.peak_bytes() > 0 && fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
+    }
+}
+
+/// All windows grow in turn first, and then all runs have rows at the same places of the order.
+#[test]
+fn runs_that_do_not_overlap_at_first_and_do_later_are_merged_within_the_memory_that_is_said() {
+    let key = |number: u64| format!("{number:08}{}", "x".repeat(40));
+    let (runs_of, apart, together) = (12u64, 120_000u64, 100_000u64);
+    let row = |place: u64| {
+        let run = if place < apart { place / (apart / runs_of) } else { place % runs_of };
+        (run as u8, (key(place), 0, place))
+    };
+    let rows: Vec<(u8, Row)> = (0..apart + together).map(row).collect();
+    let all = rows.iter().map(|(_, row)| row.clone()).collect();
+    let fixed = Arc::new(FixedBudget::new(merging_bytes(runs_of, 3)));
+    let budget: Arc<dyn MemoryBudget> = fixed.clone();
+    let merged = merged(&arranger(false, None), &budget, runs(rows, |rows| rows.sort(), 50_000));
+    assert!(merged == expected(all, false, None));
+    assert!(fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
+}
+
+/// So many that windows of the fewest rows are more than are ahead of few runs.
+#[test]
+fn thousands_of_runs_are_merged_within_the_memory_that_is_said() {
+    let row = |place: u64| (format!("{:08}", place * 7919 % 300_000), 0, place);
+    let rows: Vec<Row> = (0..300_000).map(row).collect();
+    let runs: Vec<Vec<RecordBatch>> = rows
+        .chunks(100)
+        .map(|rows| {
+            let mut rows = rows.to_vec();
+            rows.sort();
+            vec![batch(&rows)]
+        })
+        .collect();
+    let fixed = Arc::new(FixedBudget::new(merging_bytes(runs.len() as u64, 3)));
+    let budget: Arc<dyn MemoryBudget> = fixed.clone();
+    assert!(merged(&arranger(false, None), &budget, runs) == expected(rows, false, None));
+    assert!(fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
+}
+
+/// A row whose key is the beginning of the next one's, at every place where a window may end, with zeros among the bytes of both.
+#[test]
+fn keys_that_begin_with_each_other_are_in_order_wherever_windows_end() {
+    let key = |number: u64| "a\0".repeat(number as usize % 40) + &"a".repeat(number as usize % 2);
+    for keep in [None, Some(Keep::First), Some(Keep::Last)] {
+        let rows: Vec<(u8, Row)> = (0..9_000).map(|place| ((place % 200) as u8, (key(place * 31), 0, place))).collect();
+        let all = rows.iter().map(|(_, row)| row.clone()).collect();
+        let (kept, mut dropped) = expected(all, false, keep);
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+        let (rows, mut left_out) = merged(&arranger(false, keep), &budget, runs(rows, |rows| rows.sort(), 3));
+        dropped.sort();
+        left_out.sort();
+        assert!((rows, left_out) == (kept, dropped), "{keep:?}");
+    }
+}
+
+#[test]
+fn rows_in_a_random_order_are_merged_as_they_are_put_in_order_at_once() {
+    let arranger = Arrangement::at_random(7).arranger(&schema()).unwrap();
+    let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+    let all: Vec<Row> = (0..30_000).map(|place| (String::new(), 0, place)).collect();
+    let in_order = |rows: &[Row]| ordered(&arranger, &budget, &[batch(rows)]).0;
+    let runs = all.chunks(7_000).map(|rows| in_order(rows).chunks(999).map(batch).collect()).collect();
+    let merged = merged(&arranger, &budget, runs).0;
+    assert!(merged == in_order(&all));
+    assert_ne!(merged, all);
+}
+
+#[test]
+fn a_merge_that_is_denied_memory_fails_and_gives_back_what_it_has() {
+    let rows: Vec<(u8, Row)> =
+        (0..50_000).map(|place| ((place % 5) as u8, (format!("{place:06}"), 0, place))).collect();
+    let runs = runs(rows, |rows| rows.sort(), 1_000);
+    for bytes in [0, 1 << 10, 50 << 10, 200 << 10] {
+        let fixed = Arc::new(FixedBudget::new(bytes));
+        let budget: Arc<dyn MemoryBudget> = fixed.clone();
+        let arranger = arranger(false, None);
+        let merging = Merging::new(&arranger, None, &budget, runs.iter().cloned().map(Ok));
+        let denied = merging.and_then(|mut merging| {
+            while merging.next()?.is_some() {}
+            Ok(())
+        });
+        assert!(matches!(denied, Err(Unordered::Memory(_))), "{bytes} bytes");
+        assert_eq!(fixed.used_bytes(), 0, "{bytes} bytes");
     }
 }
 
