@@ -113,7 +113,7 @@ impl ByteRanges {
     }
 
     /// The bytes of a row, whatever is under nulls.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, row: usize) -> &[u8] {
         match self {
             Self::Small(offsets, values) => &values.as_slice()[offsets[row] as usize..offsets[row + 1] as usize],
@@ -161,7 +161,7 @@ impl ByteRanges {
     }
 
     /// How many bytes a row has.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bytes_of(&self, row: usize) -> usize {
         match self {
             Self::Small(offsets, _) => (offsets[row + 1] - offsets[row]) as usize,

@@ -20,6 +20,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Fields, Schema};
+use exobus_shuffle::kernels::{prefetch, prefetch_value};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -298,6 +299,18 @@ impl KeyRows {
     pub fn get(&self, row: usize) -> &[u8] {
         let from = if row == 0 { 0 } else { self.ends[row - 1] };
         &self.bytes[from as usize..self.ends[row] as usize]
+    }
+
+    /// Asks for what says where the key of a row is, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch_end(&self, row: usize) {
+        prefetch_value(&self.ends[row]);
+    }
+
+    /// Asks for the key of a row, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: usize) {
+        prefetch(self.get(row));
     }
 
     /// Takes memory for so many more rows and bytes of keys at once, where several batches are to be added.

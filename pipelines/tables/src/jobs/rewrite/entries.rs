@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use exobus_shuffle::kernels::order;
 
+use super::arrangement::Arranged;
 use crate::block::Pick;
 
 /// Entries that the kernel is shown beforehand.
@@ -34,30 +35,66 @@ impl Entry {
     }
 }
 
-/// Puts so many entries, which are the same ones each time, in their order; `compare`: rows whose keys begin alike.
+/// Rows whose keys begin alike are compared as wholes.
+pub(super) trait Rows {
+    fn compare(&self, one: Pick, other: Pick) -> Ordering;
+    /// The rows whose keys are looked at soon.
+    fn rows(&self, pick: Pick) -> (&Arranged, usize);
+}
+
+/// Entries between asking for memory and looking at it.
+const AHEAD: usize = 16;
+
+/// Puts so many entries, which are the same ones each time, in their order, and calls `each` for those that begin alike, in their order: rows of one key are in one of these.
 pub(super) fn in_order<I: Iterator<Item = Entry>>(
-    rows: usize,
+    rows: &impl Rows,
+    count: usize,
     entries: impl Fn() -> I,
-    compare: impl Fn(Pick, Pick) -> Ordering,
+    mut each: impl FnMut(&[Entry]),
 ) -> Vec<Entry> {
-    let mut numbers = vec![0; rows];
-    let sample = entries().step_by(rows.div_ceil(SAMPLE).max(1)).map(Entry::prefix);
+    let mut numbers = vec![0; count];
+    let sample = entries().step_by(count.div_ceil(SAMPLE).max(1)).map(Entry::prefix);
     order(|| entries().map(|entry| entry.0), sample, &mut numbers);
     let mut ordered: Vec<Entry> = numbers.into_iter().map(Entry).collect();
-    for alike in ordered.chunk_by_mut(begin_alike).filter(|alike| alike.len() > 1) {
-        // What comes in runs is merged: this sort finds them.
-        alike.sort_by(|one, other| compare(one.pick(), other.pick()));
+    let mut from = 0;
+    while from < count {
+        let prefix = ordered[from].prefix();
+        let mut to = from;
+        while ordered.get(to).is_some_and(|entry| entry.prefix() == prefix) {
+            ask(&ordered, to + 2 * AHEAD, |pick| prefetch_ends(rows, pick));
+            ask(&ordered, to + AHEAD, |pick| prefetch_key(rows, pick));
+            to += 1;
+        }
+        let alike = &mut ordered[from..to];
+        if alike.len() > 1 {
+            // What comes in runs is merged: this sort finds them.
+            alike.sort_by(|one, other| rows.compare(one.pick(), other.pick()));
+        }
+        each(alike);
+        from = to;
     }
     ordered
 }
 
-/// Consecutive entries that begin alike: rows of one key are in one of these.
-pub(super) fn alike(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
-    entries.chunk_by(begin_alike)
+/// Asks for what is needed of an entry, where it begins as the next one does: keys of random rows lie anywhere in memory.
+#[inline]
+fn ask(ordered: &[Entry], at: usize, what: impl Fn(Pick)) {
+    if let Some([one, next]) = ordered.get(at..at + 2)
+        && one.prefix() == next.prefix()
+    {
+        what(one.pick());
+        what(next.pick());
+    }
 }
 
-fn begin_alike(one: &Entry, other: &Entry) -> bool {
-    one.prefix() == other.prefix()
+fn prefetch_ends(rows: &impl Rows, pick: Pick) {
+    let (arranged, row) = rows.rows(pick);
+    arranged.keys.prefetch_end(row);
+}
+
+fn prefetch_key(rows: &impl Rows, pick: Pick) {
+    let (arranged, row) = rows.rows(pick);
+    arranged.keys.prefetch(row);
 }
 
 /// How many bytes this key has in common with so many first bytes of another one.

@@ -72,12 +72,9 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         }
         file.source().file().check().map_err(|error| budget.of_source(error))?;
     }
-    ordered.sort();
     let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
     let mut dropped = Output::default();
-    if let Some(keep) = arranger.keep {
-        ordered.keep(keep, |pick| dropped.add(Output { bytes: 0, rows: 1, row_hash: hash(&pick) }));
-    }
+    ordered.sort(arranger.keep, |pick| dropped.add(Output { bytes: 0, rows: 1, row_hash: hash(&pick) }));
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     let writer = context.output()?;

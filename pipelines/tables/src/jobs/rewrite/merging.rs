@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::arrangement::{Arranged, Arranger, places};
-use super::entries::{ENTRY_BYTES, Entry, alike, in_common, in_order};
+use super::entries::{ENTRY_BYTES, Entry, Rows, in_common, in_order};
 use super::kept::{Decided, Kept};
 use super::ordered::COLUMN_BYTES;
 use crate::TableError;
@@ -144,34 +144,38 @@ impl<'a> Merging<'a> {
                 (run.given..run.given + taken).map(entry)
             })
         };
-        let at = |pick: Pick| At { run: pick.batch as usize, row: pick.row as usize };
-        let entries = in_order(rows, entries, |one, other| self.compare(at(one), at(other)));
         let run_of = |entry: &Entry| &self.runs[entry.pick().batch as usize];
-        let (mut rows, mut dropped) = (Vec::with_capacity(entries.len()), Vec::new());
-        match &mut self.kept {
-            None => rows.extend(entries.iter().map(|entry| run_of(entry).pick(*entry))),
-            Some(kept) => {
-                // Rows of the first and the last key may have been given out before, or be behind what is known.
-                let edges = [entries.first(), entries.last()].map(|edge| edge.map(|edge| edge.prefix()));
-                for alike in alike(&entries) {
+        let (mut given, mut dropped) = (Vec::with_capacity(rows), Vec::new());
+        match self.kept.take() {
+            None => {
+                let entries = in_order(self, rows, entries, |_| ());
+                given.extend(entries.iter().map(|entry| run_of(entry).pick(*entry)));
+            }
+            Some(mut kept) => {
+                // Rows of the first key may have been given out before, and rows of the last one may be behind what is known.
+                let mut left = rows;
+                in_order(self, rows, entries, |alike| {
+                    let is_at_an_edge = left == rows || left == alike.len();
+                    left -= alike.len();
                     match alike {
-                        [entry] if !edges.contains(&Some(entry.prefix())) => {
-                            rows.extend(kept.end().into_iter().chain([run_of(entry).pick(*entry)]));
+                        [entry] if !is_at_an_edge => {
+                            given.extend(kept.end().into_iter().chain([run_of(entry).pick(*entry)]));
                         }
                         _ => alike.iter().for_each(|entry| {
                             let run = run_of(entry);
                             match kept.add(run.window.keys.get(entry.pick().row as usize), run.pick(*entry)) {
-                                Some(Decided::Stays(row)) => rows.push(row),
+                                Some(Decided::Stays(row)) => given.push(row),
                                 Some(Decided::Dropped(row)) => dropped.push(row),
                                 None => (),
                             }
                         }),
                     }
-                }
+                });
+                self.kept = Some(kept);
             }
         }
         self.runs.iter_mut().zip(taken).for_each(|(run, taken)| run.given += taken);
-        (rows, dropped)
+        (given, dropped)
     }
 
     /// Sees to it that a run has rows in its window, where it has some.
@@ -221,7 +225,7 @@ impl<'a> Merging<'a> {
         };
         let open = self.runs.iter().enumerate().filter(|(_, run)| is_open(run));
         let last = open.map(|(number, run)| At { run: number, row: run.window.keys.len() - 1 });
-        last.min_by(|one, other| self.compare(*one, *other))
+        last.min_by(|one, other| self.compare_at(*one, *other))
     }
 
     /// How many rows of a window are not behind this row.
@@ -231,7 +235,7 @@ impl<'a> Merging<'a> {
         let Some(limit) = limit else { return high - low };
         while low < high {
             let middle = low.midpoint(high);
-            match self.compare(At { run: number, row: middle }, limit) {
+            match self.compare_at(At { run: number, row: middle }, limit) {
                 Ordering::Greater => high = middle,
                 _ => low = middle + 1,
             }
@@ -247,13 +251,25 @@ impl<'a> Merging<'a> {
         keys.fold(first.len(), |common, key| in_common(first, common, key))
     }
 
-    fn compare(&self, one: At, other: At) -> Ordering {
+    fn compare_at(&self, one: At, other: At) -> Ordering {
         let row = |at: At| self.runs[at.run].window.row(at.row);
         let place = |at: At| {
             let run = &self.runs[at.run];
             places(&self.batches[run.batch as usize])[run.from + at.row]
         };
         row(one).cmp(&row(other)).then_with(|| place(one).cmp(&place(other)))
+    }
+}
+
+/// Entries of runs have the number of the run for that of a batch, and the row of its window.
+impl Rows for Merging<'_> {
+    fn compare(&self, one: Pick, other: Pick) -> Ordering {
+        let at = |pick: Pick| At { run: pick.batch as usize, row: pick.row as usize };
+        self.compare_at(at(one), at(other))
+    }
+
+    fn rows(&self, pick: Pick) -> (&Arranged, usize) {
+        (&self.runs[pick.batch as usize].window, pick.row as usize)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::arrangement::{Arranged, Arranger, places};
-use super::entries::{ENTRY_BYTES, Entry, alike, in_common, in_order};
+use super::entries::{ENTRY_BYTES, Entry, Rows, in_common, in_order};
 use super::kept::{Decided, Kept};
 use crate::block::Pick;
 use crate::jobs::budget::Unordered;
@@ -44,8 +44,8 @@ impl<'a> Ordered<'a> {
         Ok(())
     }
 
-    /// Puts them in order.
-    pub(super) fn sort(&mut self) {
+    /// Puts them in order. Where one row of each key is to stay, the others are no longer there then, but are said.
+    pub(super) fn sort(&mut self, keep: Option<Keep>, mut dropped: impl FnMut(Pick)) {
         let common = self.common_bytes();
         let entries = || {
             (0..).zip(&self.rows).flat_map(|(batch, rows)| {
@@ -53,8 +53,22 @@ impl<'a> Ordered<'a> {
                 (0..rows.keys.len()).map(entry)
             })
         };
-        let rows = self.rows.iter().map(|rows| rows.keys.len()).sum();
-        self.entries = in_order(rows, entries, |one, other| self.compare(one, other));
+        let count = self.rows.iter().map(|rows| rows.keys.len()).sum();
+        let Some(keep) = keep else {
+            self.entries = in_order(self, count, entries, |_| ());
+            return;
+        };
+        let (mut of_key, mut kept) = (Kept::new(keep), Vec::with_capacity(count));
+        in_order(self, count, entries, |alike| match alike {
+            [entry] => kept.extend(of_key.end().into_iter().chain([*entry])),
+            _ => alike.iter().for_each(|entry| match of_key.add(self.key(entry.pick()), *entry) {
+                Some(Decided::Stays(entry)) => kept.push(entry),
+                Some(Decided::Dropped(entry)) => dropped(entry.pick()),
+                None => (),
+            }),
+        });
+        kept.extend(of_key.end());
+        self.entries = kept;
     }
 
     /// How many bytes all keys begin with alike.
@@ -64,35 +78,12 @@ impl<'a> Ordered<'a> {
         keys.fold(first.len(), |common, key| in_common(first, common, key))
     }
 
-    fn compare(&self, one: Pick, other: Pick) -> Ordering {
-        let row = |pick: Pick| self.rows[pick.batch as usize].row(pick.row as usize);
-        row(one).cmp(&row(other)).then_with(|| self.place(one).cmp(&self.place(other)))
-    }
-
     fn key(&self, pick: Pick) -> &[u8] {
         self.rows[pick.batch as usize].keys.get(pick.row as usize)
     }
 
     fn place(&self, pick: Pick) -> u64 {
         places(&self.batches[pick.batch as usize])[pick.row as usize]
-    }
-
-    /// Leaves the row of each key that is to stay, and says which others there are.
-    pub(super) fn keep(&mut self, keep: Keep, mut dropped: impl FnMut(Pick)) {
-        // Memory that sorting was granted is free again.
-        let (mut of_key, mut kept) = (Kept::new(keep), Vec::with_capacity(self.entries.len()));
-        for alike in alike(&self.entries) {
-            match alike {
-                [entry] => kept.extend(of_key.end().into_iter().chain([*entry])),
-                _ => alike.iter().for_each(|entry| match of_key.add(self.key(entry.pick()), *entry) {
-                    Some(Decided::Stays(entry)) => kept.push(entry),
-                    Some(Decided::Dropped(entry)) => dropped(entry.pick()),
-                    None => (),
-                }),
-            }
-        }
-        kept.extend(of_key.end());
-        self.entries = kept;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -112,5 +103,16 @@ impl<'a> Ordered<'a> {
     pub(super) fn end_of(&self, from: usize, is_before: impl Fn(&[u8], u64) -> bool) -> usize {
         let is_before = |entry: &Entry| is_before(self.key(entry.pick()), self.place(entry.pick()));
         from + self.entries[from..].partition_point(is_before)
+    }
+}
+
+impl Rows for Ordered<'_> {
+    fn compare(&self, one: Pick, other: Pick) -> Ordering {
+        let row = |pick: Pick| self.rows[pick.batch as usize].row(pick.row as usize);
+        row(one).cmp(&row(other)).then_with(|| self.place(one).cmp(&self.place(other)))
+    }
+
+    fn rows(&self, pick: Pick) -> (&Arranged, usize) {
+        (&self.rows[pick.batch as usize], pick.row as usize)
     }
 }

@@ -79,11 +79,8 @@ fn merged(arranger: &Arranger, budget: &Arc<dyn MemoryBudget>, runs: Vec<Vec<Rec
 fn ordered(arranger: &Arranger, budget: &Arc<dyn MemoryBudget>, batches: &[RecordBatch]) -> (Vec<Row>, Vec<Row>) {
     let mut ordered = Ordered::new(arranger, budget);
     batches.iter().for_each(|batch| ordered.add(batch.clone()).unwrap());
-    ordered.sort();
     let mut dropped = Vec::new();
-    if let Some(keep) = arranger.keep {
-        ordered.keep(keep, |pick| dropped.push(pick));
-    }
+    ordered.sort(arranger.keep, |pick| dropped.push(pick));
     (rows(batches, &ordered.picks(0..ordered.len())), rows(batches, &dropped))
 }
 
