@@ -159,7 +159,8 @@ fn copy_bits(from: &BooleanBuffer, span: Span, out: &mut [u8], at: usize) {
     set_bits(out, from.values(), at, from.offset() + span.start as usize, span.len as usize);
 }
 
-fn fixed<P: Picks>(width: usize, values: &[Buffer], picks: P, valid: &[u8], out: &mut [u8]) {
+/// Values of so many bytes each; zeros where one is null.
+pub(super) fn fixed<P: Picks>(width: usize, values: &[Buffer], picks: P, valid: &[u8], out: &mut [u8]) {
     match width {
         0 => return,
         1 => wide::<1, P>(values, picks, out),

@@ -116,6 +116,10 @@ impl Gather {
         Ok(Self { layout, columns, rows: batches.iter().map(RecordBatch::num_rows).collect() })
     }
 
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
     /// Of which schema the batches are.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout

@@ -23,6 +23,7 @@
 mod column;
 mod fill;
 mod gather;
+mod hash;
 mod layout;
 mod measure;
 mod part;

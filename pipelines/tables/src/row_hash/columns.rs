@@ -14,7 +14,7 @@ use crate::plain::Indirection;
 use crate::raw::{ByteRanges, fixed_values};
 
 /// The two sums of each row.
-pub(super) struct Pairs {
+pub(crate) struct Pairs {
     pub(super) a: Vec<u64>,
     pub(super) b: Vec<u64>,
 }
@@ -105,7 +105,8 @@ impl ColumnSeeds {
         Ok(())
     }
 
-    fn add_fixed(&self, width: usize, values: &[u8], nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
+    /// Adds the hashes of values of so many bytes each.
+    pub(crate) fn add_fixed(&self, width: usize, values: &[u8], nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
         match width {
             1 => self.add_wide::<1>(values, nulls, pairs),
             2 => self.add_wide::<2>(values, nulls, pairs),
@@ -113,8 +114,16 @@ impl ColumnSeeds {
             8 => self.add_wide::<8>(values, nulls, pairs),
             16 => self.add_wide::<16>(values, nulls, pairs),
             32 => self.add_wide::<32>(values, nulls, pairs),
-            other => unreachable!("no value of Arrow is {other} bytes wide"),
+            _ => pairs.add_values(nulls, self.null, |row| hashed(&values[row * width..][..width], self.value)),
         }
+    }
+
+    /// Adds the hash of one value.
+    #[inline(always)]
+    pub(crate) fn add_value(&self, value: &[u8], row: usize, pairs: &mut Pairs) {
+        let [more_a, more_b] = hashed(value, self.value);
+        pairs.a[row] = pairs.a[row].wrapping_add(more_a);
+        pairs.b[row] = pairs.b[row].wrapping_add(more_b);
     }
 
     fn add_wide<const WIDTH: usize>(&self, values: &[u8], nulls: Option<&NullBuffer>, pairs: &mut Pairs) {

@@ -36,8 +36,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use exobus_store::RowHash;
 
-use self::columns::Pairs;
-use self::seeds::ColumnSeeds;
+pub(crate) use self::columns::Pairs;
+pub(crate) use self::seeds::ColumnSeeds;
 use crate::semantics::check_schema;
 use crate::{TableError, plain};
 
@@ -74,6 +74,13 @@ impl RowHasher {
     pub fn rows(&self, batch: &RecordBatch, hashes: &mut Vec<RowHash>) -> Result<(), TableError> {
         hashes.extend(self.pairs(batch)?.rows());
         Ok(())
+    }
+
+    /// The sum of the hashes of so many rows, to whose pairs `add` adds the hashes of the values of each column.
+    pub(crate) fn sum_by(&self, rows: usize, mut add: impl FnMut(usize, &ColumnSeeds, &mut Pairs)) -> RowHash {
+        let mut pairs = Pairs::zeros(rows);
+        self.columns.iter().enumerate().for_each(|(number, column)| add(number, column, &mut pairs));
+        pairs.rows().sum()
     }
 
     fn pairs(&self, batch: &RecordBatch) -> Result<Pairs, TableError> {

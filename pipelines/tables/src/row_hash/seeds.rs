@@ -10,7 +10,7 @@ pub(super) type Pair = [u64; 2];
 
 /// A column and those inside it.
 #[derive(Clone, Debug)]
-pub(super) struct ColumnSeeds {
+pub(crate) struct ColumnSeeds {
     /// Path of names from the top, for errors.
     pub(super) path: String,
     /// Its type, without encodings.

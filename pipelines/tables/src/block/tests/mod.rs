@@ -4,7 +4,7 @@ use arrow_array::builder::{Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::*;
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, i256};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{DataType, Field, Schema};
 use exobus_store::{Align, CopyId, Parts, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 
 use super::layout::VERSION;
 use super::*;
-use crate::TableError;
 use crate::samples::{self, Seeded};
+use crate::{RowHasher, TableError};
 
 mod gather;
 
@@ -93,6 +93,9 @@ fn check(seeded: &mut Seeded, batches: &[RecordBatch], limits: &Limits) {
         assert!(batches.iter().all(|batch| batch.schema() == *layout.schema()));
     }
     let made: Vec<_> = messages.iter().map(|message| message.batch().unwrap()).collect();
+    let hasher = RowHasher::new(layout.schema()).unwrap();
+    let hash = made.iter().map(|batch| hasher.sum(batch).unwrap()).sum::<RowHash>();
+    assert_eq!(gather.row_hash(&hasher, &picks).unwrap(), hash, "rows where they lie");
     let made: Vec<_> = made.iter().flat_map(|of| (0..of.num_rows()).map(|row| samples::row(of, row))).collect();
     assert_eq!(made, expected, "batches of messages");
     let mut next = 0;
@@ -128,6 +131,39 @@ fn every_type_and_encoding_is_read_by_the_library() {
             let batches = [rows, 3].map(|rows| samples::batch_of(&mut seeded, &types, rows));
             check(&mut seeded, &batches, &Limits::default());
         }
+    }
+}
+
+/// Columns that are hashed where they lie, each alone too, of more rows than are hashed at a time.
+#[test]
+fn rows_of_flat_columns_without_nulls_have_the_hash_of_a_batch_of_them() {
+    let mut seeded = Seeded(2);
+    let flat: Vec<ArrayRef> = vec![
+        Arc::new(Int8Array::from_iter_values((0..900).map(|row| row as i8))),
+        Arc::new(Float64Array::from_iter_values((0..900).map(|row| f64::from(row) / 7.0))),
+        Arc::new(Decimal256Array::from_iter_values((0..900).map(i256::from))),
+        Arc::new(FixedSizeBinaryArray::try_from_iter((0..900u32).map(|row| row.to_le_bytes()[..3].to_vec())).unwrap()),
+        Arc::new(StringArray::from_iter_values((0..900).map(|row| "x".repeat(row % 200)))),
+        Arc::new(StringViewArray::from_iter_values((0..900).map(|row| "y".repeat(row % 20)))),
+        Arc::new(LargeBinaryArray::from_iter_values((0..900).map(|row| row.to_string()))),
+    ];
+    let all = flat.iter().enumerate().map(|(number, column)| (number.to_string(), column.clone()));
+    let tables = [RecordBatch::try_from_iter(all).unwrap()].into_iter();
+    let tables = tables.chain(flat.iter().map(|column| RecordBatch::try_from_iter([("c", column.clone())]).unwrap()));
+    for table in tables {
+        let batches = [table.slice(0, 100), table.slice(100, 0), table.slice(100, 800)];
+        let layout = Arc::new(Layout::new(&table.schema()).unwrap());
+        let gather = Gather::new(layout.clone(), &batches).unwrap();
+        let pick = |_| match seeded.below(2) {
+            0 => Pick { batch: 0, row: seeded.below(100) as u32 },
+            _ => Pick { batch: 2, row: seeded.below(800) as u32 },
+        };
+        let picks: Vec<Pick> = (0..10_000).map(pick).collect();
+        let hasher = RowHasher::new(layout.schema()).unwrap();
+        let messages = gather.messages(&picks, &Limits::default()).unwrap();
+        let expected = messages.iter().map(|message| hasher.sum(&message.batch().unwrap()).unwrap()).sum::<RowHash>();
+        assert_eq!(gather.row_hash(&hasher, &picks).unwrap(), expected, "{:?}", table.schema());
+        assert_ne!(gather.row_hash(&hasher, &picks[1..]).unwrap(), expected);
     }
 }
 

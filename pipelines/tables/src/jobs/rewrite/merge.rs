@@ -15,7 +15,7 @@ use super::arrangement::Arrangement;
 use super::map::MESSAGE_BYTES;
 use super::merging::{Merged, Merging};
 use crate::TableError;
-use crate::block::{Gather, Limits, Part, Pick};
+use crate::block::{Gather, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
 use crate::jobs::table::{Table, write_rows};
@@ -135,7 +135,8 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
         let whole = next.len() / ROWS_AT_ONCE * ROWS_AT_ONCE;
         next[..whole].chunks(ROWS_AT_ONCE).try_for_each(|rows| file.write(&gather, rows))?;
         next.drain(..whole);
-        dropped.add(sum_of(&table, &gather, &merged.dropped)?);
+        let row_hash = gather.row_hash(&table.hasher, &merged.dropped).map_err(of_table)?;
+        dropped.add(Output { bytes: 0, rows: merged.dropped.len() as u64, row_hash });
     }
     if !next.is_empty() {
         file.write(&gather, &next)?;
@@ -146,13 +147,4 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let (rows, read_hash) = (token.rows + dropped.rows, row_hash + dropped.row_hash);
     reads::account(context, 1, &sealed(&args), Output { bytes, rows, row_hash: read_hash });
     Ok(Reduced { token, row_hash, dropped })
-}
-
-/// These rows, which are left out.
-fn sum_of(table: &Table, gather: &Gather, picks: &[Pick]) -> Result<Output, TaskError> {
-    let mut sum = Output { bytes: 0, rows: picks.len() as u64, row_hash: RowHash::default() };
-    for message in gather.messages(picks, &Limits::default()).map_err(of_table)? {
-        sum.row_hash += table.hasher.sum(&message.batch().map_err(of_table)?).map_err(of_table)?;
-    }
-    Ok(sum)
 }
