@@ -1,5 +1,7 @@
 //! Splits in, an object with a part for each file out.
 
+use std::ops::Range;
+
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
@@ -19,8 +21,8 @@ use crate::sources::Reservation;
 
 /// Bytes of the largest message of a part with more than one row.
 pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
-/// What a row takes while it is mapped, besides its values and what puts it in order: its place and its hash.
-const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>()) as u64;
+/// What a row takes while it is mapped, besides its values and what puts it in order: its place, its hash, and which partition it is of.
+const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>() + size_of::<u32>()) as u64;
 
 /// What `map` is told. Its arguments are the layout and the cuts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,24 +74,48 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         }
         file.source().file().check().map_err(|error| budget.of_source(error))?;
     }
-    let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
-    let mut dropped = Output::default();
-    ordered.sort(arranger.keep, |pick| dropped.add(Output { bytes: 0, rows: 1, row_hash: hash(&pick) }));
+    ordered.sort(arranger.keep);
+    let partitions = partitions(&ordered, &cuts);
+    let mut sums = sums_of(&partitions, &ordered, &hashes);
+    let dropped = sums.pop().expect("a sum of the rows of no partition");
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     let writer = context.output()?;
-    let mut from = 0;
-    for partition in 0..cuts.partitions() {
-        let to = match cuts.keys().get(partition) {
-            Some(cut) => ordered.end_of(from, |key, place| cuts::is_before(cut, key, place)),
-            None => ordered.len(),
-        };
-        let picks = ordered.picks(from..to);
-        let row_hash = picks.iter().map(hash).sum();
-        write_rows(writer, &gather, (&picks, row_hash), &mut scratch, &budget)?;
-        from = to;
+    for (partition, sum) in partitions.into_iter().zip(sums) {
+        let picks: Vec<Pick> = ordered.picks(partition).collect();
+        write_rows(writer, &gather, (&picks, sum.row_hash), &mut scratch, &budget)?;
     }
     write_value(context, 1, &Mapped { read, dropped })?;
     context.read_outside(read_bytes);
     Ok(())
+}
+
+/// Which rows of the order each partition has.
+fn partitions(ordered: &Ordered<'_>, cuts: &Cuts) -> Vec<Range<usize>> {
+    let (mut partitions, mut from) = (Vec::with_capacity(cuts.partitions()), 0);
+    for cut in cuts.keys() {
+        let to = ordered.end_of(from, |key, place| cuts::is_before(cut, key, place));
+        partitions.push(std::mem::replace(&mut from, to)..to);
+    }
+    partitions.push(from..ordered.len());
+    partitions
+}
+
+/// Rows and hashes of each partition, and at last of the rows of none, which were left out. Each row is told which partition it is of, and then hashes are read as they lie: those of the rows of
+/// one partition lie anywhere.
+fn sums_of(partitions: &[Range<usize>], ordered: &Ordered<'_>, hashes: &[Vec<RowHash>]) -> Vec<Output> {
+    let mut partition_of: Vec<Vec<u32>> =
+        hashes.iter().map(|of_batch| vec![partitions.len() as u32; of_batch.len()]).collect();
+    for (number, range) in (0..).zip(partitions) {
+        ordered
+            .picks(range.clone())
+            .for_each(|Pick { batch, row }| partition_of[batch as usize][row as usize] = number);
+    }
+    let mut sums = vec![Output::default(); partitions.len() + 1];
+    for (hash, partition) in hashes.iter().flatten().zip(partition_of.iter().flatten()) {
+        let sum = &mut sums[*partition as usize];
+        sum.rows += 1;
+        sum.row_hash += *hash;
+    }
+    sums
 }

@@ -44,8 +44,8 @@ impl<'a> Ordered<'a> {
         Ok(())
     }
 
-    /// Puts them in order. Where one row of each key is to stay, the others are no longer there then, but are said.
-    pub(super) fn sort(&mut self, keep: Option<Keep>, mut dropped: impl FnMut(Pick)) {
+    /// Puts them in order. Where one row of each key is to stay, the others are no longer there then.
+    pub(super) fn sort(&mut self, keep: Option<Keep>) {
         let common = self.common_bytes();
         let entries = || {
             (0..).zip(&self.rows).flat_map(|(batch, rows)| {
@@ -61,10 +61,10 @@ impl<'a> Ordered<'a> {
         let (mut of_key, mut kept) = (Kept::new(keep), Vec::with_capacity(count));
         in_order(self, count, entries, |alike| match alike {
             [entry] => kept.extend(of_key.end().into_iter().chain([*entry])),
-            _ => alike.iter().for_each(|entry| match of_key.add(self.key(entry.pick()), *entry) {
-                Some(Decided::Stays(entry)) => kept.push(entry),
-                Some(Decided::Dropped(entry)) => dropped(entry.pick()),
-                None => (),
+            _ => alike.iter().for_each(|entry| {
+                if let Some(Decided::Stays(entry)) = of_key.add(self.key(entry.pick()), *entry) {
+                    kept.push(entry);
+                }
             }),
         });
         kept.extend(of_key.end());
@@ -95,8 +95,8 @@ impl<'a> Ordered<'a> {
     }
 
     /// Which rows stand at these places of the order.
-    pub(super) fn picks(&self, range: Range<usize>) -> Vec<Pick> {
-        self.entries[range].iter().map(|entry| entry.pick()).collect()
+    pub(super) fn picks(&self, range: Range<usize>) -> impl Iterator<Item = Pick> {
+        self.entries[range].iter().map(|entry| entry.pick())
     }
 
     /// Where in the order rows begin of which this is not true, given key and place; it is true of all before.
