@@ -27,12 +27,13 @@ use super::budget::{TaskBudget, of_table};
 use super::count::count;
 use super::described::{Described, DescribedFile, LOOK_BYTES};
 use super::output::{FileParams, FileSize, PartWriter, Written, manifest};
+use super::pieces::PieceReader;
 use super::rewrite::{Rewrite, Rewritten, refuse_beyond};
 use super::table::{Piece, Table, push_split};
 use super::{TableJob, WriteOptions};
 use crate::RowHasher;
 use crate::block::{Gather, Layout, Pick};
-use crate::reading::{Reading, TableReader};
+use crate::reading::{Reading, Wanted};
 use crate::semantics::{conformed, stored_schema};
 use crate::sources::{Reservation, value_bytes};
 
@@ -123,51 +124,32 @@ pub(super) fn write_file(
     };
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
     let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
-    let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
+    let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
     let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), &budget)?;
-    let (mut skip, mut left) = (params.skip, params.rows.unwrap_or(u64::MAX));
+    let mut wanted = Wanted { skip: params.skip, rows: params.rows.unwrap_or(u64::MAX) };
     let mut read = Output::default();
-    'pieces: for piece in &params.pieces {
-        context.check_path(&piece.file.path)?;
-        let source = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
-        for (split, _, described) in piece.splits() {
-            for batch in source.read(split, described.state).map_err(|error| budget.of_source(error))? {
-                context.check_cancelled()?;
-                let of_split = batch.map_err(|error| budget.of_source(error))?;
-                let rows = of_split.batch.num_rows() as u64;
-                let from = skip.min(rows);
-                let to = rows.min(from.saturating_add(left));
-                (skip, left) = (skip - from, left - (to - from));
-                if from < to {
-                    let batch = of_split.batch.slice(from as usize, (to - from) as usize);
-                    let batch = conformed(&batch, &table.schema).map_err(of_table)?;
-                    let row_hash = table.hasher.sum(&batch).map_err(of_table)?;
-                    read.add(Output { bytes: 0, rows: to - from, row_hash });
-                    let mut made = Reservation::none(&budget.shared());
-                    let batch = match &mut function {
-                        None => batch,
-                        Some(function) => {
-                            let batch = conformed(&function(batch)?, &schema).map_err(of_table)?;
-                            let bytes = value_bytes(&batch, 0..batch.num_rows());
-                            made.resize(bytes).map_err(|denied| budget.of_rows(denied))?;
-                            batch
-                        }
-                    };
-                    let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
-                    let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
-                    file.write(&gather, &picks)?;
+    for piece in &params.pieces {
+        reader.each(context, piece, &mut wanted, |rows| {
+            let batch = conformed(&rows.batch, &table.schema).map_err(of_table)?;
+            let row_hash = table.hasher.sum(&batch).map_err(of_table)?;
+            read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
+            let mut made = Reservation::none(&budget.shared());
+            let batch = match &mut function {
+                None => batch,
+                Some(function) => {
+                    let batch = conformed(&function(batch)?, &schema).map_err(of_table)?;
+                    let bytes = value_bytes(&batch, 0..batch.num_rows());
+                    made.resize(bytes).map_err(|denied| budget.of_rows(denied))?;
+                    batch
                 }
-                if left == 0 {
-                    // The rest of the split is in the files behind this one.
-                    break 'pieces;
-                }
-            }
-            context.read_outside(described.value_bytes);
-        }
-        source.source().file().check().map_err(|error| budget.of_source(error))?;
+            };
+            let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
+            let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
+            file.write(&gather, &picks)
+        })?;
     }
-    if params.rows.is_some() && left > 0 {
-        return Err(TaskError::fatal(format!("{left} rows that were counted are not there")));
+    if params.rows.is_some() && wanted.rows > 0 {
+        return Err(TaskError::fatal(format!("{} rows that were counted are not there", wanted.rows)));
     }
     let Written { token, row_hash } = file.finish(context, &params.file)?;
     match function {

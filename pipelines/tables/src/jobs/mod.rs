@@ -16,6 +16,7 @@ pub mod dedupe;
 mod described;
 pub mod map_batches;
 mod output;
+mod pieces;
 mod rewrite;
 pub mod shuffle;
 pub mod sort;

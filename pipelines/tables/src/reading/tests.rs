@@ -94,7 +94,7 @@ fn read_and_hashed(
     let hasher = RowHasher::new(&columns).unwrap();
     let (mut ids, mut hash) = (Vec::new(), RowHash::default());
     for split in splits.iter().filter(|split| !left_out[split.index]) {
-        for rows in file.read(split.index, None).unwrap() {
+        for rows in file.read((split.index, None), ALL_ROWS).unwrap() {
             let rows = rows.unwrap();
             hash += hasher.sum(&conformed(&rows.batch, &columns).unwrap()).unwrap();
             ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values());
@@ -194,7 +194,7 @@ fn only_columns_that_are_selected_come_and_the_condition_sees_others() {
     let columns = Arc::new(of.selected(&schema, &[]).unwrap());
     let reader = TableReader::new(&reading, &columns, &budget).unwrap();
     let file = reader.open(MemoryFile::input("t.parquet", bytes), InputFormat::Parquet).unwrap();
-    let rows = file.read(1, None).unwrap().next().unwrap().unwrap();
+    let rows = file.read((1, None), ALL_ROWS).unwrap().next().unwrap().unwrap();
     let names: Vec<&str> = rows.batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
     assert_eq!(names, ["id", "text"]);
     // Texts of a few rows do not keep the page that they were in.
@@ -248,8 +248,64 @@ fn pages_that_no_row_can_match_are_passed_over_in_all_columns() {
     let reader = TableReader::new(&reading, &batch.schema(), &budget).unwrap();
     let file = reader
         .open(MemoryFile::input("t.parquet", without_pages(&written(&batch, 12_000), 0..1)), InputFormat::Parquet);
-    let error = file.unwrap().read(0, None).unwrap().find_map(Result::err).expect("a page that is broken");
+    let error = file.unwrap().read((0, None), ALL_ROWS).unwrap().find_map(Result::err).expect("a page that is broken");
     assert!(error.to_string().contains("t.parquet is damaged at row group 0"), "{error}");
+}
+
+#[test]
+fn rows_are_those_that_are_wanted_of_splits_one_behind_the_other() {
+    let batch = table(2, 1_000);
+    let bytes = written(&batch, 300);
+    let (_, budget) = fixed();
+    for condition in [None, Some("int >= 10")] {
+        let of = condition.map_or_else(ReadOptions::default, options);
+        let (all, _) = read(&bytes, &of, &batch.schema(), false);
+        let reading = Reading::new(of, &batch.schema()).unwrap();
+        let reader = TableReader::new(&reading, &batch.schema(), &budget).unwrap();
+        let file = reader.open(MemoryFile::input("t.parquet", bytes.clone()), InputFormat::Parquet).unwrap();
+        for (skip, rows) in [(0, 0), (0, 1), (17, 3), (50, 400), (20, u64::MAX), (0, u64::MAX)] {
+            let mut wanted = Wanted { skip, rows };
+            let mut found = Vec::<i64>::new();
+            for rows in file.rows((0..4).map(|split| (split, None)), &mut wanted) {
+                let rows = rows.unwrap();
+                let ids = rows.batch["id"].as_primitive::<Int64Type>();
+                let all_of_split = all.iter().filter(|id| **id / 300 == rows.split as i64);
+                let from = rows.first_row as usize;
+                assert!(
+                    all_of_split.skip(from).take(ids.len()).eq(ids.values()),
+                    "{condition:?} {skip} {rows}",
+                    rows = rows.first_row
+                );
+                found.extend(ids.values());
+            }
+            let expected: Vec<i64> =
+                all.iter().skip(skip as usize).take(usize::try_from(rows).unwrap_or(usize::MAX)).copied().collect();
+            assert_eq!(found, expected, "{condition:?}, {rows} rows from {skip} on");
+            assert_eq!(wanted.rows, rows - found.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changes_is_refused_however_few_of_its_rows_are_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bytes) = (folder.path().join("t.parquet"), written(&table(2, 1_000), 300));
+    let location = exobus_files::Location::from(&*path);
+    let (_, budget) = fixed();
+    let reader = TableReader::new(&Reading::default(), &table(2, 1).schema(), &budget).unwrap();
+    for rows in [0, 1, 300, 301, u64::MAX] {
+        std::fs::write(&path, &bytes).unwrap();
+        let input = crate::sources::InputFile::open(&*location.system().unwrap(), &location).unwrap();
+        let file = reader.open(input, InputFormat::Parquet).unwrap();
+        let mut wanted = Wanted { skip: 0, rows };
+        let mut read = file.rows((0..4).map(|split| (split, None)), &mut wanted);
+        assert!(rows == 0 || read.next().unwrap().is_ok());
+        // What is read is what was there, and one byte more stands behind it.
+        std::fs::write(&path, [&bytes[..], b"x"].concat()).unwrap();
+        let error = read.find_map(Result::err).expect("the file has changed").to_string();
+        assert!(error.contains("t.parquet") && error.contains("changed"), "{error}");
+        assert!(read.next().is_none());
+    }
 }
 
 fn condition() -> impl Strategy<Value = String> {
@@ -310,7 +366,7 @@ proptest! {
         let file = reader.open(MemoryFile::input("t.parquet", bytes), InputFormat::Parquet).unwrap();
         let mask = options(&condition).filter.unwrap().bind(&batch.schema()).unwrap().evaluate(&batch).unwrap();
         for split in 0..2 {
-            for rows in file.read(split, None).unwrap() {
+            for rows in file.read((split, None), ALL_ROWS).unwrap() {
                 let ids = rows.unwrap().batch["id"].as_primitive::<Int64Type>().clone();
                 prop_assert!(ids.values().iter().all(|id| mask.value(*id as usize)), "{}", condition);
             }

@@ -1,6 +1,9 @@
 //! What functions make of tables.
 
-use std::sync::Arc;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -49,6 +52,22 @@ fn refuses(context: &mut TaskContext<'_>, batches: Batches) -> Result<MappedFile
     })
 }
 
+/// A file of the table, which somebody writes to.
+static WRITTEN_TO: OnceLock<PathBuf> = OnceLock::new();
+
+/// Somebody writes to a file while its last row is read.
+#[task(name = "test.meanwhile", deterministic = true)]
+fn meanwhile(context: &mut TaskContext<'_>, batches: Batches) -> Result<MappedFile, TaskError> {
+    batches.map(context, |batch| {
+        let numbers = batch.column_by_name("number").unwrap().as_primitive::<Int64Type>();
+        if numbers.values().contains(&2_999) {
+            let mut file = fs::OpenOptions::new().append(true).open(WRITTEN_TO.get().unwrap()).unwrap();
+            file.write_all(b"more").unwrap();
+        }
+        Ok(batch)
+    })
+}
+
 async fn mapped<F>(table: &Table, output: &str, size: FileSize, memory: u64, function: F) -> Result<Rewritten, JobError>
 where
     F: TaskFunction<Params = Batches, Value = MappedFile>,
@@ -86,4 +105,17 @@ async fn batches_of_other_columns_and_errors_of_the_function_fail_the_job_and_no
     for output in ["other", "refused"] {
         assert!(!table.path(output).join("_exobus.json").exists(), "{output}");
     }
+}
+
+/// Of the file that changes one task reads the first rows, and another one the last: only that one can see it.
+#[tokio::test]
+async fn a_file_that_changes_while_some_of_its_rows_are_read_fails_the_job() {
+    let table = Table::new(3_000);
+    WRITTEN_TO.set(table.path("in").join("d.parquet")).unwrap();
+    let mut params = MapTable::new(Vec::new(), table.path("out"), meanwhile);
+    params.table = table.rewrite("out", FileSize::Rows(2_500));
+    let program = async move |futures| map_batches(futures, params).await;
+    let error = table.run((1, 64 * MIB), "table.map_batches", program).await.unwrap_err().to_string();
+    assert!(error.contains("d.parquet") && error.contains("changed"), "{error}");
+    assert!(!table.path("out").join("_exobus.json").exists());
 }
