@@ -75,6 +75,11 @@ impl TaskBudget {
         }
     }
 
+    /// How the task fails that has no room for what a function gave.
+    pub(super) fn of_given(&self, denied: MemoryDenied) -> TaskError {
+        self.failure(format!("what the function gave takes memory: {denied}"))
+    }
+
     /// How the task fails that has no room for what it puts in order.
     pub(super) fn of_rows(&self, denied: MemoryDenied) -> TaskError {
         self.failure(format!("rows that are put in order take memory: {denied}"))

@@ -15,6 +15,7 @@ mod count;
 pub mod dedupe;
 mod described;
 pub mod map_batches;
+mod mapping;
 mod output;
 mod pieces;
 mod rewrite;

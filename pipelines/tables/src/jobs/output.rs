@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -12,14 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
 use crate::RowHasher;
-use crate::block::{Gather, Limits, Pick};
+use crate::block::{Gather, Layout, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
 use crate::sinks::{
     Compression, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, ParquetOptions, SinkError, SortedColumn,
     TableSink, as_text,
 };
-use crate::sources::{InputFile, MemoryBudget, SourceError, print_schema};
+use crate::sources::{BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema};
 
 /// How much is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +158,20 @@ impl<'a> PartWriter<'a> {
             self.sink.write(&batch).map_err(|error| failed(&self.budget, &self.failure, error))?;
         }
         Ok(())
+    }
+
+    /// Writes all rows of a batch of this layout, some at a time: how many they are, and their hash as they were given.
+    pub(super) fn write_all(&mut self, layout: &Arc<Layout>, batch: &RecordBatch) -> Result<Output, TaskError> {
+        let (rows, mut given) = (batch.num_rows(), Output::default());
+        for from in (0..rows).step_by(BATCH_ROWS_MAX) {
+            let batch = batch.slice(from, BATCH_ROWS_MAX.min(rows - from));
+            let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
+            given.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
+            let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
+            let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
+            self.write(&gather, &picks)?;
+        }
+        Ok(given)
     }
 
     /// Ends it, and reads it back where that is wanted.
