@@ -120,6 +120,7 @@ pub(super) fn write_file(
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
     let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
     let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
+    let reader = if params.rows.is_some() { reader.cached() } else { reader };
     let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), &budget)?;
     let mut wanted = Wanted { skip: params.skip, rows: params.rows.unwrap_or(u64::MAX) };
     // What was read, and what of that, or made of it, was to be written.

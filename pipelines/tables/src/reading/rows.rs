@@ -88,23 +88,40 @@ impl TableFile {
         self.rows_of.len()
     }
 
+    /// Whether rows that are not wanted are passed over: of other formats, and where a condition decides which rows there are, they are read.
+    pub(crate) fn passes_over(&self) -> bool {
+        self.condition.is_none() && matches!(self.source, Source::Parquet(_))
+    }
+
     /// The rows of a split that are to be read, in the order of the file: of these, from 0, those of the numbers in `within`.
     pub(crate) fn read(&self, (split, state): ToRead, within: Range<u64>) -> Result<TableRows<'_>, SourceError> {
-        let rows: SourceRows = match (self.ranges(split)?, &self.source) {
+        let ranges = self.ranges(split, &within)?;
+        let rows: SourceRows = match (&ranges, &self.source) {
             (Some(ranges), _) if ranges.is_empty() => Box::new(std::iter::empty()),
             (Some(ranges), Source::Parquet(file)) => {
-                Box::new(file.read_ranges(split, &self.read, &ranges, &self.budget)?)
+                Box::new(file.read_ranges(split, &self.read, ranges, &self.budget)?)
             }
             _ => self.source.read(split, state, Some(&self.read), &self.budget)?,
         };
-        Ok(TableRows { file: self, rows: Some(rows), at: 0, within })
+        // Rows are counted from the first that is read on.
+        let at = ranges
+            .filter(|_| self.condition.is_none())
+            .map_or(0, |ranges| ranges.first().map_or(0, |range| range.start));
+        // Of a split that is read to its end it is seen that it has no more rows than it says.
+        let is_to_the_end = self.rows_of[split].is_some_and(|rows| within.end >= rows);
+        let within = within.start..if is_to_the_end { u64::MAX } else { within.end };
+        Ok(TableRows { file: self, rows: Some(rows), at, within })
     }
 
-    /// The rows of a split of which some may meet the condition, where the file says so of its pages; `None`: all of them.
-    fn ranges(&self, split: usize) -> Result<Option<Vec<Range<u64>>>, SourceError> {
-        let (Some(condition), Source::Parquet(file)) = (&self.condition, &self.source) else { return Ok(None) };
-        let Some(rows) = self.rows_of[split] else { return Ok(None) };
-        pages::ranges(file, (split, rows), condition, &self.budget)
+    /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those within the numbers, and of those of pages that may meet the condition;
+    /// `None`: all of them. How many rows before one meet a condition is not known.
+    fn ranges(&self, split: usize, within: &Range<u64>) -> Result<Option<Vec<Range<u64>>>, SourceError> {
+        let (Source::Parquet(file), Some(rows)) = (&self.source, self.rows_of[split]) else { return Ok(None) };
+        if let Some(condition) = &self.condition {
+            return pages::ranges(file, (split, rows), condition, &self.budget);
+        }
+        let wanted = within.start.min(rows)..within.end.min(rows);
+        Ok((wanted != (0..rows)).then(|| Some(wanted).filter(|wanted| !wanted.is_empty()).into_iter().collect()))
     }
 }
 

@@ -5,6 +5,7 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take_record_batch;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
+use exobus_files::Access;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -57,7 +58,8 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     let mut sampled = Vec::new();
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
+        let file =
+            piece.file.open(&reader, &params.reading, Access::Ranges).map_err(|error| budget.of_source(error))?;
         for (split, first_place, described) in piece.splits() {
             let (mut place, mut number) = (first_place, 0);
             for rows in file.read((split, described.state), ALL_ROWS).map_err(|error| budget.of_source(error))? {
