@@ -181,8 +181,9 @@ impl<'a> PartWriter<'a> {
         if self.verify.is_some() {
             let folder = OutputFolder::new(&params.directory, context.job())?;
             let place = folder.working_place().join(&token.temporary);
-            let read = read_back(&place, params.format, (self.schema, self.hasher), &self.budget.shared());
-            let read = read.map_err(|error| self.budget.of_source(error))?;
+            let is_over = || context.cancelled();
+            let read = read_back(&place, params.format, (self.schema, self.hasher), &self.budget.shared(), is_over);
+            let read = read.map_err(|error| self.budget.of_source(error))?.ok_or(TaskError::Cancelled)?;
             if (read.rows, read.row_hash) != (rows, self.stored_hash) {
                 let (name, wrote, found) = (&token.name, self.stored_hash, read);
                 return Err(TaskError::fatal(format!(
@@ -196,13 +197,14 @@ impl<'a> PartWriter<'a> {
     }
 }
 
-/// Rows of a file, and their hash, as the types are of this schema.
+/// Rows of a file, and their hash, as the types are of this schema; `None`: nobody wants to know any longer (`is_over`), before all were read.
 fn read_back(
     location: &Location,
     format: OutputFormat,
     (schema, hasher): (&SchemaRef, &RowHasher),
     budget: &Arc<dyn MemoryBudget>,
-) -> Result<Output, SourceError> {
+    is_over: impl Fn() -> bool,
+) -> Result<Option<Output>, SourceError> {
     let input = InputFile::open(&*location.system()?, location)?;
     let failed = |error| SourceError::Table { file: input.name().clone(), error };
     let types = || print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
@@ -213,11 +215,14 @@ fn read_back(
     let file = reader.open(input.clone(), format.read())?;
     let mut read = Output::default();
     for rows in file.all_rows(&vec![false; file.splits()])? {
+        if is_over() {
+            return Ok(None);
+        }
         let batch = conformed(&rows?.batch, schema).map_err(failed)?;
         let row_hash = hasher.sum(&batch).map_err(failed)?;
         read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
     }
-    Ok(read)
+    Ok(Some(read))
 }
 
 fn failed(budget: &TaskBudget, failure: &PartFailure, error: SinkError) -> TaskError {
@@ -238,6 +243,8 @@ impl FileParams {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use arrow_array::{Int64Array, RecordBatch};
 
     use super::*;
@@ -260,8 +267,8 @@ mod tests {
             let (mut bytes, _) = sink.finish().unwrap();
             let read = |bytes: &[u8]| {
                 std::fs::write(&path, bytes).unwrap();
-                let read = read_back(&Location::from(&*path), format, (&schema, &hasher), &budget);
-                read.map(|read| (read.rows, read.row_hash))
+                let read = read_back(&Location::from(&*path), format, (&schema, &hasher), &budget, || false);
+                read.map(|read| read.map(|read| (read.rows, read.row_hash)).unwrap())
             };
             assert_eq!(read(&bytes).unwrap(), wrote, "{format}");
             let value = (500 * 0x0101_0101_i64).to_string();
@@ -273,6 +280,30 @@ mod tests {
             let at = bytes.windows(value.len()).position(|window| window == value).unwrap();
             bytes[at] ^= 1;
             assert_ne!(read(&bytes).unwrap(), wrote, "{format}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_back_for_as_long_as_somebody_wants_to_know() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
+        let numbers = Int64Array::from_iter_values(0..5 * BATCH_ROWS_MAX as i64);
+        let batch = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let (schema, hasher) = (batch.schema(), RowHasher::new(&batch.schema()).unwrap());
+        for format in OutputFormat::NAMES.map(|(_, format)| format) {
+            let mut sink = TableSink::new(format, Vec::new(), &schema, &ParquetOptions::default(), &budget).unwrap();
+            sink.write(&batch).unwrap();
+            std::fs::write(&path, sink.finish().unwrap().0).unwrap();
+            let asked = Cell::new(0);
+            let read = |until: usize| {
+                asked.set(0);
+                let is_over = || asked.replace(asked.get() + 1) == until;
+                read_back(&Location::from(&*path), format, (&schema, &hasher), &budget, is_over).unwrap()
+            };
+            let all = read(usize::MAX).map(|read| read.rows);
+            assert_eq!((all, asked.get() >= 5), (Some(5 * BATCH_ROWS_MAX as u64), true), "{format}");
+            assert!(read(2).is_none() && asked.get() == 3, "{format}: {} looks", asked.get());
         }
     }
 }
