@@ -100,6 +100,7 @@ pub(super) fn of_table(error: TableError) -> TaskError {
     match error {
         TableError::Store(error) => TaskError::Store(error),
         TableError::NoColumn { .. }
+        | TableError::NoKey
         | TableError::NoOrder { .. }
         | TableError::Unsupported { .. }
         | TableError::SelectedTwice { .. }
