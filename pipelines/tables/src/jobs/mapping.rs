@@ -1,10 +1,13 @@
 //! What a function makes of batches, and of which columns and types that is.
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
-use arrow_schema::{Fields, Schema, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use exobus_actors::registry::TaskError;
 
 use super::budget::of_table;
+use crate::plain::plain_schema;
 use crate::semantics::{UnifiedSchema, check_schema};
 
 /// What rows become on their way to a file: batch by batch, and a batch without rows, too.
@@ -24,9 +27,9 @@ impl<'a> Mapping<'a> {
     pub(super) fn new(function: BatchFunction<'a>, input: &SchemaRef) -> Result<Self, TaskError> {
         let given = function(RecordBatch::new_empty(input.clone()))?.schema();
         UnifiedSchema::new("what it gives", &given).map_err(of_table)?;
-        // Whether there are nulls nobody knows before there are rows.
-        let fields: Vec<_> = given.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-        let schema = Schema::new_with_metadata(fields, given.metadata().clone()).into();
+        let given = plain_schema(&given);
+        let fields: Fields = given.fields().iter().map(with_nulls).collect();
+        let schema = Schema::new_with_metadata(fields, given.metadata).into();
         Ok(Self { function, schema })
     }
 
@@ -56,6 +59,28 @@ impl<'a> Mapping<'a> {
         check_schema(&self.schema, given.schema_ref()).map_err(|error| differs(error.to_string()))?;
         Ok(given)
     }
+}
+
+/// The field with nulls wherever there may be some: whether there are nobody knows before there are rows.
+fn with_nulls(field: &FieldRef) -> FieldRef {
+    use DataType::*;
+    let data_type = match field.data_type() {
+        List(of) => List(with_nulls(of)),
+        LargeList(of) => LargeList(with_nulls(of)),
+        FixedSizeList(of, size) => FixedSizeList(with_nulls(of), *size),
+        Struct(fields) => Struct(fields.iter().map(with_nulls).collect()),
+        // Entries of maps, and their keys, are never null.
+        Map(of, sorted) => match of.data_type() {
+            Struct(entry) => {
+                let entry =
+                    entry.iter().enumerate().map(|(at, field)| if at == 0 { field.clone() } else { with_nulls(field) });
+                Map(Arc::new(of.as_ref().clone().with_data_type(Struct(entry.collect()))), *sorted)
+            }
+            _ => Map(of.clone(), *sorted),
+        },
+        flat => flat.clone(),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type).with_nullable(true))
 }
 
 fn names(fields: &Fields) -> String {

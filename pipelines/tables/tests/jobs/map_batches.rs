@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array as _, ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
+use arrow_array::{Array as _, ArrayRef, Int64Array, RecordBatch, StringArray, StructArray, UInt32Array};
+use arrow_schema::{DataType, Field};
 use arrow_select::take::take_record_batch;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
@@ -84,7 +85,11 @@ fn nulls_later(context: &mut TaskContext<'_>, batches: Batches) -> Result<Mapped
     batches.map(context, |batch| {
         let numbers = batch["number"].as_primitive::<Int64Type>();
         let halves = Int64Array::from_iter(numbers.values().iter().map(|number| half_of(*number)));
-        let mut columns = vec![("number", batch["number"].clone()), ("half", Arc::new(halves) as _)];
+        // Fields inside, too, say that they have nulls where they have some.
+        let field = Field::new("half", DataType::Int64, halves.null_count() > 0);
+        let within = StructArray::from(vec![(Arc::new(field), Arc::new(halves.clone()) as ArrayRef)]);
+        let mut columns =
+            vec![("number", batch["number"].clone()), ("half", Arc::new(halves) as _), ("within", Arc::new(within))];
         if batch.num_rows() > 0 {
             columns.reverse();
         }
@@ -194,6 +199,7 @@ async fn nulls_may_begin_in_any_batch_and_columns_stand_in_any_order() {
     let (numbers, _) = table.read("out", |_, batch, numbers| {
         let halves = batch["half"].as_primitive::<Int64Type>();
         assert_eq!(batch.schema().field(0).name(), "number");
+        assert_eq!(batch["within"].as_struct().column(0).as_primitive::<Int64Type>(), halves);
         for (at, number) in numbers.iter().enumerate() {
             let half = half_of(*number);
             assert_eq!(halves.is_valid(at).then(|| halves.value(at)), half, "{number}");
