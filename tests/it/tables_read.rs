@@ -84,7 +84,8 @@ fn what_is_wrong_with_a_condition_or_a_selection_is_said_with_its_place() {
         let args = ["sort", &input, "--output", &output, "--format", "parquet", "--key", "id"];
         exobus(&[&args[..], more].concat())
     };
-    sort(&["--where", "price >"]).expect(2, &["--where, character 8", "a column or a value belongs here"]);
+    sort(&["--where", "price >"])
+        .expect(2, &["--where", "condition price >, character 8", "a column or a value belongs here"]);
     sort(&["--where", "id = 3 and pirce > 3"]).expect(2, &["character 12", "no column pirce", "did you mean price?"]);
     sort(&["--where", "city = 3"]).expect(2, &["character 8", "write '3'"]);
     sort(&["--where", "day > '2024-02-30'"]).expect(2, &["character 7", "'2024-02-30' is no time"]);

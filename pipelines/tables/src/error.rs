@@ -101,6 +101,9 @@ pub enum TableError {
         /// How many rows.
         rows: usize,
     },
+    /// A key of no column.
+    #[error("there is no key: name a column at least")]
+    NoKey,
     /// Values of two columns do not compare, or a batch is not of the schema that was said.
     #[error("column {column} is {found}, not {expected}")]
     TypeDiffers {

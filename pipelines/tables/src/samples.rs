@@ -1,6 +1,7 @@
 //! Random batches of every type and encoding, and what their values are, said as plainly as can be: what tests compare with.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -402,15 +403,23 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
 pub(crate) struct MemoryFile {
     location: exobus_files::Location,
     bytes: Vec<u8>,
+    /// How many bytes were read of it.
+    read: Arc<AtomicU64>,
 }
 
 impl MemoryFile {
     /// A file of that name, with these bytes, to be read.
     pub(crate) fn input(name: &str, bytes: Vec<u8>) -> crate::sources::InputFile {
-        let file: Arc<dyn exobus_files::ReadFile> =
-            Arc::new(Self { location: std::path::Path::new(name).into(), bytes });
+        Self::counted(name, bytes).0
+    }
+
+    /// The same, and how many bytes are read of it.
+    pub(crate) fn counted(name: &str, bytes: Vec<u8>) -> (crate::sources::InputFile, Arc<AtomicU64>) {
+        let read = Arc::new(AtomicU64::new(0));
+        let location = std::path::Path::new(name).into();
+        let file: Arc<dyn exobus_files::ReadFile> = Arc::new(Self { location, bytes, read: read.clone() });
         let status = file.status().unwrap();
-        crate::sources::InputFile::new(file, status).unwrap()
+        (crate::sources::InputFile::new(file, status).unwrap(), read)
     }
 }
 
@@ -433,6 +442,7 @@ impl exobus_files::ReadFile for MemoryFile {
             expected: end,
         };
         buffer[..needed].copy_from_slice(range.ok_or_else(ended)?);
+        self.read.fetch_add(needed as u64, Ordering::Relaxed);
         Ok(needed)
     }
 }

@@ -2,7 +2,7 @@
 
 /// Why a text is no condition, or none for rows of a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--where, character {}, at {:?}: {what}", self.character(), self.rest())]
+#[error("{}: {what}", self.place())]
 pub struct ExpressionError {
     /// The whole text.
     pub text: String,
@@ -12,12 +12,21 @@ pub struct ExpressionError {
     pub what: String,
 }
 
-/// Characters of the text that are shown.
+/// Characters of the text that are shown, of all of it and from the place on.
+const SHOWN_OF_ALL: usize = 120;
 const SHOWN: usize = 40;
 
 impl ExpressionError {
     pub(super) fn new(text: &str, at: usize, what: impl Into<String>) -> Self {
         Self { text: text.to_owned(), at, what: what.into() }
+    }
+
+    /// Which condition it is, and where in it.
+    fn place(&self) -> String {
+        let shown: String = self.text.chars().take(SHOWN_OF_ALL).collect();
+        let more = if shown.len() < self.text.len() { "..." } else { "" };
+        let condition = if shown.is_empty() { "the condition".to_owned() } else { format!("condition {shown}{more}") };
+        format!("{condition}, character {}, at {:?}", self.character(), self.rest())
     }
 
     /// Which character it is, from 1.

@@ -75,6 +75,11 @@ impl TaskBudget {
         }
     }
 
+    /// How the task fails that has no room for what a function gave.
+    pub(super) fn of_given(&self, denied: MemoryDenied) -> TaskError {
+        self.failure(format!("what the function gave takes memory: {denied}"))
+    }
+
     /// How the task fails that has no room for what it puts in order.
     pub(super) fn of_rows(&self, denied: MemoryDenied) -> TaskError {
         self.failure(format!("rows that are put in order take memory: {denied}"))
@@ -95,6 +100,7 @@ pub(super) fn of_table(error: TableError) -> TaskError {
     match error {
         TableError::Store(error) => TaskError::Store(error),
         TableError::NoColumn { .. }
+        | TableError::NoKey
         | TableError::NoOrder { .. }
         | TableError::Unsupported { .. }
         | TableError::SelectedTwice { .. }

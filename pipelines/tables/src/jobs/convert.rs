@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ::futures::TryStreamExt as _;
-use arrow_array::RecordBatch;
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::RowHash;
 use exobus_actors::program;
@@ -26,13 +25,15 @@ use serde_bytes::ByteBuf;
 use super::budget::{TaskBudget, of_table};
 use super::count::count;
 use super::described::{Described, DescribedFile, LOOK_BYTES};
+use super::mapping::{BatchFunction, Mapping};
 use super::output::{FileParams, FileSize, PartWriter, Written, manifest};
+use super::pieces::PieceReader;
 use super::rewrite::{Rewrite, Rewritten, refuse_beyond};
 use super::table::{Piece, Table, push_split};
 use super::{TableJob, WriteOptions};
 use crate::RowHasher;
-use crate::block::{Gather, Layout, Pick};
-use crate::reading::{Reading, TableReader};
+use crate::block::Layout;
+use crate::reading::{Reading, Wanted};
 use crate::semantics::{conformed, stored_schema};
 use crate::sources::{Reservation, value_bytes};
 
@@ -96,9 +97,6 @@ pub(super) struct Converted {
     layout: ByteBuf,
 }
 
-/// What rows become on their way to a file: batch by batch, and a batch without rows, too.
-pub(super) type BatchFunction<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<RecordBatch, TaskError>;
-
 /// Rows of some splits as a file.
 #[task(name = "table.convert", deterministic = true)]
 fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<Converted, TaskError> {
@@ -109,72 +107,54 @@ fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<
 pub(super) fn write_file(
     context: &mut TaskContext<'_>,
     params: ConvertParams,
-    mut function: Option<BatchFunction<'_>>,
+    function: Option<BatchFunction<'_>>,
 ) -> Result<Converted, TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
-    let schema = match &mut function {
+    let mut mapping = function.map(|function| Mapping::new(function, &table.schema)).transpose()?;
+    let schema = match &mapping {
         None => table.schema.clone(),
-        Some(function) => {
-            let made = function(RecordBatch::new_empty(table.schema.clone()))?;
-            stored_schema(params.file.format.types(), &made.schema()).map_err(of_table)?
-        }
+        Some(mapping) => stored_schema(params.file.format.types(), mapping.schema()).map_err(of_table)?,
     };
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
     let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
-    let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
+    let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
+    let reader = if params.rows.is_some() { reader.cached() } else { reader };
     let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), &budget)?;
-    let (mut skip, mut left) = (params.skip, params.rows.unwrap_or(u64::MAX));
-    let mut read = Output::default();
-    'pieces: for piece in &params.pieces {
-        context.check_path(&piece.file.path)?;
-        let source = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
-        for (split, _, described) in piece.splits() {
-            for batch in source.read(split, described.state).map_err(|error| budget.of_source(error))? {
-                context.check_cancelled()?;
-                let of_split = batch.map_err(|error| budget.of_source(error))?;
-                let rows = of_split.batch.num_rows() as u64;
-                let from = skip.min(rows);
-                let to = rows.min(from.saturating_add(left));
-                (skip, left) = (skip - from, left - (to - from));
-                if from < to {
-                    let batch = of_split.batch.slice(from as usize, (to - from) as usize);
-                    let batch = conformed(&batch, &table.schema).map_err(of_table)?;
-                    let row_hash = table.hasher.sum(&batch).map_err(of_table)?;
-                    read.add(Output { bytes: 0, rows: to - from, row_hash });
-                    let mut made = Reservation::none(&budget.shared());
-                    let batch = match &mut function {
-                        None => batch,
-                        Some(function) => {
-                            let batch = conformed(&function(batch)?, &schema).map_err(of_table)?;
-                            let bytes = value_bytes(&batch, 0..batch.num_rows());
-                            made.resize(bytes).map_err(|denied| budget.of_rows(denied))?;
-                            batch
-                        }
-                    };
-                    let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
-                    let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
-                    file.write(&gather, &picks)?;
-                }
-                if left == 0 {
-                    // The rest of the split is in the files behind this one.
-                    break 'pieces;
-                }
-            }
-            context.read_outside(described.value_bytes);
-        }
-        source.source().file().check().map_err(|error| budget.of_source(error))?;
+    let mut wanted = Wanted { skip: params.skip, rows: params.rows.unwrap_or(u64::MAX) };
+    // What was read, and what of that, or made of it, was to be written.
+    let (mut read, mut given) = (Output::default(), Output::default());
+    for piece in &params.pieces {
+        reader.each(context, piece, &mut wanted, |rows| {
+            let batch = conformed(&rows.batch, &table.schema).map_err(of_table)?;
+            let Some(mapping) = &mut mapping else {
+                given.add(file.write_all(&layout, &batch)?);
+                return Ok(());
+            };
+            let row_hash = table.hasher.sum(&batch).map_err(of_table)?;
+            read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
+            let batch = conformed(&mapping.apply(batch)?, &schema).map_err(of_table)?;
+            let bytes = value_bytes(&batch, 0..batch.num_rows());
+            let _made = Reservation::of(&budget.shared(), bytes).map_err(|denied| budget.of_given(denied))?;
+            given.add(file.write_all(&layout, &batch)?);
+            Ok(())
+        })?;
     }
-    if params.rows.is_some() && left > 0 {
-        return Err(TaskError::fatal(format!("{left} rows that were counted are not there")));
+    if params.rows.is_some() && wanted.rows > 0 {
+        return Err(TaskError::fatal(format!("{} rows that were counted are not there", wanted.rows)));
     }
     let Written { token, row_hash } = file.finish(context, &params.file)?;
-    match function {
-        Some(_) => Ok(Converted { token, row_hash, read, layout: ByteBuf::from(layout.encode()) }),
-        None if row_hash == read.row_hash => Ok(Converted { token, row_hash, read, layout: ByteBuf::new() }),
-        None => Err(TaskError::fatal(format!("rows of hash {row_hash} were written, of hash {} read", read.row_hash))),
+    if (given.rows, given.row_hash) != (token.rows, row_hash) {
+        return Err(TaskError::fatal(format!(
+            "{} rows of hash {row_hash} were written, where {} of hash {} were to be",
+            token.rows, given.rows, given.row_hash
+        )));
     }
+    Ok(match mapping {
+        None => Converted { token, row_hash, read: given, layout: ByteBuf::new() },
+        Some(_) => Converted { token, row_hash, read, layout: ByteBuf::from(layout.encode()) },
+    })
 }
 
 /// Writes a table once more.

@@ -1,5 +1,6 @@
 //! How many rows there are, and which hash has so many before it: what files of even length are made from.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::Schema;
@@ -11,11 +12,12 @@ use exobus_shuffle::cuts::Cuts;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::budget::{TaskBudget, of_table};
+use super::budget::TaskBudget;
 use super::described::{Described, DescribedSplit, LOOK_BYTES};
+use super::pieces::PieceReader;
 use super::rewrite::{MixedSeed, place_hash};
 use super::table::{Piece, first_place};
-use crate::reading::{Reading, TableReader};
+use crate::reading::{Reading, Wanted};
 
 /// What `count` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,23 +31,14 @@ struct CountParams {
 fn count_rows(context: &mut TaskContext<'_>, params: CountParams) -> Result<Vec<u64>, TaskError> {
     let budget = TaskBudget::new(context);
     let CountParams { piece, reading } = params;
-    context.check_path(&piece.file.path)?;
     // No column but those of the condition.
-    let none = Arc::new(Schema::empty());
-    let reader = TableReader::new(&reading, &none, &budget.shared()).map_err(of_table)?;
-    let file = piece.file.open(&reader, &reading).map_err(|error| budget.of_source(error))?;
-    let mut counted = Vec::with_capacity(piece.splits.len());
-    for (split, _, described) in piece.splits() {
-        let mut count = 0;
-        for rows in file.read(split, described.state).map_err(|error| budget.of_source(error))? {
-            context.check_cancelled()?;
-            count += rows.map_err(|error| budget.of_source(error))?.batch.num_rows() as u64;
-        }
-        counted.push(count);
-        context.read_outside(described.value_bytes);
-    }
-    file.source().file().check().map_err(|error| budget.of_source(error))?;
-    Ok(counted)
+    let reader = PieceReader::new(&reading, &Arc::new(Schema::empty()), &budget)?;
+    let mut counted: BTreeMap<usize, u64> = piece.splits().map(|(split, ..)| (split, 0)).collect();
+    reader.each(context, &piece, &mut Wanted::ALL.clone(), |rows| {
+        *counted.entry(rows.split).or_default() += rows.batch.num_rows() as u64;
+        Ok(())
+    })?;
+    Ok(counted.into_values().collect())
 }
 
 /// Splits that one task counts.

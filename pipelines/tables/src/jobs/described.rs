@@ -7,7 +7,7 @@ use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, TaskOptions};
-use exobus_files::{FileStatus, Location};
+use exobus_files::{Access, FileStatus, Location};
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,9 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         context.check_cancelled()?;
         let mut file = DescribedFile { path, status, splits: Vec::new() };
         // One at a time: there may be more of them than a process may have open.
-        let opened = file.input(&reading).and_then(|(file, format)| reading.open(file, format, true, &budget.shared()));
+        let opened = file
+            .input(&reading, Access::Ranges)
+            .and_then(|(file, format)| reading.open(file, format, true, &budget.shared()));
         let source = opened.map_err(|error| budget.of_source(error))?;
         file.splits = splits(&source, &reading, &budget)?;
         let said = FileStatistics::of(&source, &reading, &budget.shared());
@@ -237,16 +239,21 @@ impl DescribedFile {
     }
 
     /// The file, as it was listed, and its format.
-    fn input(&self, reading: &ReadOptions) -> Result<(InputFile, InputFormat), SourceError> {
+    fn input(&self, reading: &ReadOptions, access: Access) -> Result<(InputFile, InputFormat), SourceError> {
         let location = Location::from(&self.path);
         let of_format = |what| SourceError::Names { file: location.to_string().into(), what };
         let format = reading.format(&location).map_err(of_format)?;
-        Ok((InputFile::listed(&location, self.status)?, format))
+        Ok((InputFile::new(location.open(access)?, self.status)?, format))
     }
 
     /// Opens it for who reads its rows.
-    pub(super) fn open(&self, reader: &TableReader, reading: &Reading) -> Result<TableFile, SourceError> {
-        let (file, format) = self.input(&reading.options)?;
+    pub(super) fn open(
+        &self,
+        reader: &TableReader,
+        reading: &Reading,
+        access: Access,
+    ) -> Result<TableFile, SourceError> {
+        let (file, format) = self.input(&reading.options, access)?;
         reader.open(file, format)
     }
 }

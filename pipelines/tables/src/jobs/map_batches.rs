@@ -57,12 +57,12 @@ pub struct MappedFile(Converted);
 
 impl Batches {
     /// Calls `function` with a batch without rows, and then with all batches in their order, and writes what it returns: batches of the columns and types that it
-    /// has given for the one without rows, with as many rows as it likes.
+    /// has given for the one without rows, with as many rows as it likes. All of these columns may have nulls, whatever is said of the one without rows.
     ///
     /// A batch has up to 65 536 rows; where it ends is not to be relied upon. What `function` itself allocates is not counted until it returns.
     ///
     /// # Errors
-    /// Those of `function`, of reading and of writing; batches of other columns than the first one.
+    /// Those of `function`, of reading and of writing; batches of other columns or types than the first one, names in another order aside.
     pub fn map(
         self,
         context: &mut TaskContext<'_>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -12,14 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
 use crate::RowHasher;
-use crate::block::{Gather, Limits, Pick};
+use crate::block::{Gather, Layout, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
 use crate::sinks::{
     Compression, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, ParquetOptions, SinkError, SortedColumn,
     TableSink, as_text,
 };
-use crate::sources::{InputFile, MemoryBudget, SourceError, print_schema};
+use crate::sources::{BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema};
 
 /// How much is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +160,20 @@ impl<'a> PartWriter<'a> {
         Ok(())
     }
 
+    /// Writes all rows of a batch of this layout, some at a time: how many they are, and their hash as they were given.
+    pub(super) fn write_all(&mut self, layout: &Arc<Layout>, batch: &RecordBatch) -> Result<Output, TaskError> {
+        let (rows, mut given) = (batch.num_rows(), Output::default());
+        for from in (0..rows).step_by(BATCH_ROWS_MAX) {
+            let batch = batch.slice(from, BATCH_ROWS_MAX.min(rows - from));
+            let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
+            given.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
+            let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
+            let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
+            self.write(&gather, &picks)?;
+        }
+        Ok(given)
+    }
+
     /// Ends it, and reads it back where that is wanted.
     pub(super) fn finish(self, context: &mut TaskContext<'_>, params: &FileParams) -> Result<Written, TaskError> {
         let (file, rows) = self.sink.finish().map_err(|error| failed(&self.budget, &self.failure, error))?;
@@ -166,8 +181,9 @@ impl<'a> PartWriter<'a> {
         if self.verify.is_some() {
             let folder = OutputFolder::new(&params.directory, context.job())?;
             let place = folder.working_place().join(&token.temporary);
-            let read = read_back(&place, params.format, (self.schema, self.hasher), &self.budget.shared());
-            let read = read.map_err(|error| self.budget.of_source(error))?;
+            let is_over = || context.cancelled();
+            let read = read_back(&place, params.format, (self.schema, self.hasher), &self.budget.shared(), is_over);
+            let read = read.map_err(|error| self.budget.of_source(error))?.ok_or(TaskError::Cancelled)?;
             if (read.rows, read.row_hash) != (rows, self.stored_hash) {
                 let (name, wrote, found) = (&token.name, self.stored_hash, read);
                 return Err(TaskError::fatal(format!(
@@ -181,13 +197,14 @@ impl<'a> PartWriter<'a> {
     }
 }
 
-/// Rows of a file, and their hash, as the types are of this schema.
+/// Rows of a file, and their hash, as the types are of this schema; `None`: nobody wants to know any longer (`is_over`), before all were read.
 fn read_back(
     location: &Location,
     format: OutputFormat,
     (schema, hasher): (&SchemaRef, &RowHasher),
     budget: &Arc<dyn MemoryBudget>,
-) -> Result<Output, SourceError> {
+    is_over: impl Fn() -> bool,
+) -> Result<Option<Output>, SourceError> {
     let input = InputFile::open(&*location.system()?, location)?;
     let failed = |error| SourceError::Table { file: input.name().clone(), error };
     let types = || print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
@@ -196,15 +213,16 @@ fn read_back(
     let reading = Reading::new(options, schema).map_err(failed)?;
     let reader = TableReader::new(&reading, schema, budget).map_err(failed)?;
     let file = reader.open(input.clone(), format.read())?;
-    let (states, mut read) = (file.source().states(budget)?, Output::default());
-    for split in file.source().splits()? {
-        for rows in file.read(split.index, states.get(split.index).copied())? {
-            let batch = conformed(&rows?.batch, schema).map_err(failed)?;
-            let row_hash = hasher.sum(&batch).map_err(failed)?;
-            read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
+    let mut read = Output::default();
+    for rows in file.all_rows(&vec![false; file.splits()])? {
+        if is_over() {
+            return Ok(None);
         }
+        let batch = conformed(&rows?.batch, schema).map_err(failed)?;
+        let row_hash = hasher.sum(&batch).map_err(failed)?;
+        read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
     }
-    Ok(read)
+    Ok(Some(read))
 }
 
 fn failed(budget: &TaskBudget, failure: &PartFailure, error: SinkError) -> TaskError {
@@ -225,6 +243,8 @@ impl FileParams {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use arrow_array::{Int64Array, RecordBatch};
 
     use super::*;
@@ -247,8 +267,8 @@ mod tests {
             let (mut bytes, _) = sink.finish().unwrap();
             let read = |bytes: &[u8]| {
                 std::fs::write(&path, bytes).unwrap();
-                let read = read_back(&Location::from(&*path), format, (&schema, &hasher), &budget);
-                read.map(|read| (read.rows, read.row_hash))
+                let read = read_back(&Location::from(&*path), format, (&schema, &hasher), &budget, || false);
+                read.map(|read| read.map(|read| (read.rows, read.row_hash)).unwrap())
             };
             assert_eq!(read(&bytes).unwrap(), wrote, "{format}");
             let value = (500 * 0x0101_0101_i64).to_string();
@@ -260,6 +280,30 @@ mod tests {
             let at = bytes.windows(value.len()).position(|window| window == value).unwrap();
             bytes[at] ^= 1;
             assert_ne!(read(&bytes).unwrap(), wrote, "{format}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_back_for_as_long_as_somebody_wants_to_know() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
+        let numbers = Int64Array::from_iter_values(0..5 * BATCH_ROWS_MAX as i64);
+        let batch = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let (schema, hasher) = (batch.schema(), RowHasher::new(&batch.schema()).unwrap());
+        for format in OutputFormat::NAMES.map(|(_, format)| format) {
+            let mut sink = TableSink::new(format, Vec::new(), &schema, &ParquetOptions::default(), &budget).unwrap();
+            sink.write(&batch).unwrap();
+            std::fs::write(&path, sink.finish().unwrap().0).unwrap();
+            let asked = Cell::new(0);
+            let read = |until: usize| {
+                asked.set(0);
+                let is_over = || asked.replace(asked.get() + 1) == until;
+                read_back(&Location::from(&*path), format, (&schema, &hasher), &budget, is_over).unwrap()
+            };
+            let all = read(usize::MAX).map(|read| read.rows);
+            assert_eq!((all, asked.get() >= 5), (Some(5 * BATCH_ROWS_MAX as u64), true), "{format}");
+            assert!(read(2).is_none() && asked.get() == 3, "{format}: {} looks", asked.get());
         }
     }
 }

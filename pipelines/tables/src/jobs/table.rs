@@ -101,6 +101,11 @@ impl Piece {
         Self { file, splits: split..split + 1, before }
     }
 
+    /// The place of the first row of a split of that number in the file, which is one of them.
+    pub(super) fn first_place(&self, split: usize) -> u64 {
+        first_place(self.before + (split - self.splits.start) as u32)
+    }
+
     /// Its splits that are read: the number of each in the file, the place of its first row, and what is known of it.
     pub(super) fn splits(&self) -> impl Iterator<Item = (usize, u64, &DescribedSplit)> {
         let numbered = self.splits.clone().zip(self.before..).zip(&self.file.splits);

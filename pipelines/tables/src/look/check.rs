@@ -6,7 +6,7 @@ use exobus_store::RowHash;
 
 use super::Look;
 use crate::reading::Reading;
-use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, conformed, stored_schema};
+use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, KeyRows, conformed, stored_schema};
 use crate::sources::{Reservation, SourceError};
 use crate::{RowHasher, TableError};
 
@@ -71,35 +71,23 @@ impl Look {
             let source = opened.file.source();
             let name = source.file().name().to_string();
             let here = |error| SourceError::Table { file: source.file().name().clone(), error };
-            let (states, mut rows_read) = (source.states(&self.budget)?, 0);
-            for split in source.splits()?.iter().filter(|split| !opened.left_out[split.index]) {
-                for rows in opened.file.read(split.index, states.get(split.index).copied())? {
-                    let rows = rows?;
-                    let hashes = ELEMENT_HASHES_BYTES + HASH_BYTES * rows.batch.num_rows() as u64;
-                    let mut memory = Reservation::of(&self.budget, hashes)
-                        .map_err(|denied| self.denied(source, denied, "hashes"))?;
-                    let batch = conformed(&rows.batch, &columns).map_err(here)?;
-                    checked.row_hash += hasher.sum(&batch).map_err(here)?;
-                    if let Some(encoder) = &encoder {
-                        let measured = encoder.measure(&batch).map_err(here)?;
-                        let bytes = measured.bytes().map_err(here)?;
-                        memory.resize(bytes).map_err(|denied| self.denied(source, denied, "keys"))?;
-                        let keys = measured.encode().map_err(here)?;
-                        for row in 0..keys.len() {
-                            let key = keys.get(row);
-                            checked.compare(last.as_deref(), key, || Unordered {
-                                file: name.clone(),
-                                row: rows_read + row as u64,
-                            });
-                            let last = last.get_or_insert_default();
-                            last.clear();
-                            last.extend_from_slice(key);
-                        }
-                    }
-                    rows_read += batch.num_rows() as u64;
+            let mut rows_read = 0;
+            for rows in opened.file.all_rows(&opened.left_out)? {
+                let rows = rows?;
+                let hashes = ELEMENT_HASHES_BYTES + HASH_BYTES * rows.batch.num_rows() as u64;
+                let mut memory =
+                    Reservation::of(&self.budget, hashes).map_err(|denied| self.denied(source, denied, "hashes"))?;
+                let batch = conformed(&rows.batch, &columns).map_err(here)?;
+                checked.row_hash += hasher.sum(&batch).map_err(here)?;
+                if let Some(encoder) = &encoder {
+                    let measured = encoder.measure(&batch).map_err(here)?;
+                    let bytes = measured.bytes().map_err(here)?;
+                    memory.resize(bytes).map_err(|denied| self.denied(source, denied, "keys"))?;
+                    let keys = measured.encode().map_err(here)?;
+                    checked.compare_all(&mut last, &keys, |row| Unordered { file: name.clone(), row: rows_read + row });
                 }
+                rows_read += batch.num_rows() as u64;
             }
-            source.file().check()?;
             checked.rows += rows_read;
             checked.files.push(CheckedFile { name, rows: rows_read, bytes: listed.1.bytes });
         }
@@ -108,6 +96,17 @@ impl Look {
 }
 
 impl CheckedTable {
+    /// Compares the keys of rows, each with the one before: the first one with `last`, which is the last one of them then.
+    fn compare_all(&mut self, last: &mut Option<Vec<u8>>, keys: &KeyRows, place: impl Fn(u64) -> Unordered) {
+        for row in 0..keys.len() {
+            let key = keys.get(row);
+            self.compare(last.as_deref(), key, || place(row as u64));
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+        }
+    }
+
     fn compare(&mut self, before: Option<&[u8]>, key: &[u8], place: impl FnOnce() -> Unordered) {
         match before.map(|before| before.cmp(key)) {
             Some(std::cmp::Ordering::Greater) => {

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::{Look, Opened};
-use crate::reading::{ReadRows, Reading};
+use crate::reading::{ALL_ROWS, ReadRows, Reading};
 use crate::semantics::conformed;
 use crate::sources::SourceError;
 
@@ -46,6 +46,7 @@ impl Look {
             let columns = Arc::new(columns);
             let opened = self.open(listed, &reading, (&table, &columns))?;
             is_all &= self.add_rows(&opened, &mut left, &mut read)?;
+            opened.file.source().file().check()?;
             schema = Some(columns);
         }
         let Some(schema) = schema else { return self.schema().map(FirstRows::none) };
@@ -63,13 +64,12 @@ impl Look {
             if split.index > 0 && states.is_empty() {
                 states = source.states(&self.budget)?;
             }
-            for rows in opened.file.read(split.index, states.get(split.index).copied())? {
+            for rows in opened.file.read((split.index, states.get(split.index).copied()), ALL_ROWS)? {
                 if *left == 0 {
                     return Ok(false);
                 }
-                let rows = rows?.first(*left);
+                let (rows, is_cut) = rows?.first(*left);
                 *left -= rows.batch.num_rows();
-                let is_cut = rows.is_cut;
                 read.push(rows);
                 if is_cut {
                     return Ok(false);

@@ -2,6 +2,7 @@
 //!
 //! - [`ReadOptions`]: what people say of it;
 //! - `TableReader`: the rows of a split of a file, of the columns that are needed alone;
+//! - `FileRows`: those of its splits one behind the other, some or all, and at last whether it was the file that was listed;
 //! - `FileStatistics`: which splits need not be read, as footers say.
 //!
 //! Values are compared as the table has them, whatever type a file has: the types of the columns that the condition looks at travel with it ([`Reading`]).
@@ -10,6 +11,7 @@ mod leaving_out;
 mod options;
 mod pages;
 mod rows;
+mod walk;
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
@@ -18,7 +20,8 @@ use serde_bytes::ByteBuf;
 
 pub(crate) use self::leaving_out::FileStatistics;
 pub use self::options::ReadOptions;
-pub(crate) use self::rows::{ReadRows, TableFile, TableReader};
+pub(crate) use self::rows::{ReadRows, TableFile, TableReader, ToRead};
+pub(crate) use self::walk::{ALL_ROWS, Wanted};
 use crate::TableError;
 use crate::block::Layout;
 use crate::expression::{Bound, Expression};

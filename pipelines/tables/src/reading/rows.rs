@@ -78,37 +78,71 @@ impl TableFile {
         &self.source
     }
 
-    /// The rows of a split that are to be read, in the order of the file.
-    pub(crate) fn read(&self, split: usize, state: Option<TextState>) -> Result<TableRows<'_>, SourceError> {
-        let rows: SourceRows = match (self.ranges(split)?, &self.source) {
+    /// How each of its splits begins, where it is text.
+    pub(super) fn states(&self) -> Result<Vec<TextState>, SourceError> {
+        self.source.states(&self.budget)
+    }
+
+    /// How many splits it has.
+    pub(crate) fn splits(&self) -> usize {
+        self.rows_of.len()
+    }
+
+    /// Whether rows that are not wanted are passed over: of other formats, and where a condition decides which rows there are, they are read.
+    pub(crate) fn passes_over(&self) -> bool {
+        self.condition.is_none() && matches!(self.source, Source::Parquet(_))
+    }
+
+    /// The rows of a split that are to be read, in the order of the file: of these, from 0, those of the numbers in `within`.
+    pub(crate) fn read(&self, (split, state): ToRead, within: Range<u64>) -> Result<TableRows<'_>, SourceError> {
+        let ranges = self.ranges(split, &within)?;
+        let rows: SourceRows = match (&ranges, &self.source) {
             (Some(ranges), _) if ranges.is_empty() => Box::new(std::iter::empty()),
             (Some(ranges), Source::Parquet(file)) => {
-                Box::new(file.read_ranges(split, &self.read, &ranges, &self.budget)?)
+                Box::new(file.read_ranges(split, &self.read, ranges, &self.budget)?)
             }
             _ => self.source.read(split, state, Some(&self.read), &self.budget)?,
         };
-        Ok(TableRows { file: self, rows: Some(rows) })
+        // Rows are counted from the first that is read on.
+        let at = ranges
+            .filter(|_| self.condition.is_none())
+            .map_or(0, |ranges| ranges.first().map_or(0, |range| range.start));
+        // Of a split that is read to its end it is seen that it has no more rows than it says.
+        let is_to_the_end = self.rows_of[split].is_some_and(|rows| within.end >= rows);
+        let within = within.start..if is_to_the_end { u64::MAX } else { within.end };
+        Ok(TableRows { file: self, rows: Some(rows), at, within })
     }
 
-    /// The rows of a split of which some may meet the condition, where the file says so of its pages; `None`: all of them.
-    fn ranges(&self, split: usize) -> Result<Option<Vec<Range<u64>>>, SourceError> {
-        let (Some(condition), Source::Parquet(file)) = (&self.condition, &self.source) else { return Ok(None) };
-        let Some(rows) = self.rows_of[split] else { return Ok(None) };
-        pages::ranges(file, (split, rows), condition, &self.budget)
+    /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those within the numbers, and of those of pages that may meet the condition;
+    /// `None`: all of them. How many rows before one meet a condition is not known.
+    fn ranges(&self, split: usize, within: &Range<u64>) -> Result<Option<Vec<Range<u64>>>, SourceError> {
+        let (Source::Parquet(file), Some(rows)) = (&self.source, self.rows_of[split]) else { return Ok(None) };
+        if let Some(condition) = &self.condition {
+            return pages::ranges(file, (split, rows), condition, &self.budget);
+        }
+        let wanted = within.start.min(rows)..within.end.min(rows);
+        Ok((wanted != (0..rows)).then(|| Some(wanted).filter(|wanted| !wanted.is_empty()).into_iter().collect()))
     }
 }
+
+/// A split that is read: its number in the file, and how it begins, where it is text.
+pub(crate) type ToRead = (usize, Option<TextState>);
 
 /// Rows of a split.
 pub(crate) struct TableRows<'a> {
     file: &'a TableFile,
     rows: Option<SourceRows>,
+    /// Of the rows that are to be read, the number of the next one; and those that are wanted.
+    at: u64,
+    within: Range<u64>,
 }
 
 /// Some rows, one at least, of the columns that were asked for and that the file has, as the file has them.
 pub(crate) struct ReadRows {
     pub(crate) batch: RecordBatch,
-    /// Whether there were more, which were left away.
-    pub(crate) is_cut: bool,
+    /// Which split of the file they are in, and the number of the first one among its rows that are to be read, from 0.
+    pub(crate) split: usize,
+    pub(crate) first_row: u64,
     /// What the rows point to, and the memory that they have.
     _source: Option<SourceBatch>,
     _memory: Option<Reservation>,
@@ -116,16 +150,14 @@ pub(crate) struct ReadRows {
 
 impl ReadRows {
     fn whole(batch: RecordBatch, source: SourceBatch) -> Self {
-        Self { batch, is_cut: false, _source: Some(source), _memory: None }
+        Self { batch, split: source.split, first_row: 0, _source: Some(source), _memory: None }
     }
 
-    /// The first of them, as many at most.
-    pub(crate) fn first(self, count: usize) -> Self {
-        let rows = self.batch.num_rows();
-        match count < rows {
-            true => Self { batch: self.batch.slice(0, count), is_cut: true, ..self },
-            false => self,
-        }
+    /// The first of them, as many at most, and whether there are more.
+    pub(crate) fn first(self, count: usize) -> (Self, bool) {
+        let kept = self.batch.num_rows().min(count);
+        let is_cut = kept < self.batch.num_rows();
+        (Self { batch: self.batch.slice(0, kept), ..self }, is_cut)
     }
 }
 
@@ -133,16 +165,31 @@ impl Iterator for TableRows<'_> {
     type Item = Result<ReadRows, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
+        while self.at < self.within.end {
             match self.rows.as_mut()?.next()?.and_then(|batch| self.file.kept(batch)).transpose() {
                 None => (),
                 Some(Err(error)) => {
                     self.rows = None;
                     return Some(Err(error));
                 }
-                some => return some,
+                Some(Ok(rows)) => match self.wanted(rows) {
+                    None => (),
+                    wanted => return wanted.map(Ok),
+                },
             }
         }
+        None
+    }
+}
+
+impl TableRows<'_> {
+    /// Those that are wanted of the next rows.
+    fn wanted(&mut self, rows: ReadRows) -> Option<ReadRows> {
+        let (first, end) = (self.at, self.at + rows.batch.num_rows() as u64);
+        self.at = end;
+        let (from, to) = (self.within.start.max(first), self.within.end.min(end));
+        let slice = || rows.batch.slice((from - first) as usize, (to - from) as usize);
+        (from < to).then(|| ReadRows { batch: slice(), first_row: from, ..rows })
     }
 }
 
@@ -179,8 +226,9 @@ impl TableFile {
         memory.resize(of_rows(&few)).map_err(denied)?;
         // Before the memory that it has is given back.
         drop(given);
+        let split = source.split;
         let _source = (!is_copied).then_some(source);
-        Ok(ReadRows { batch: few, is_cut: false, _source, _memory: Some(memory) })
+        Ok(ReadRows { batch: few, split, first_row: 0, _source, _memory: Some(memory) })
     }
 }
 

@@ -111,12 +111,11 @@ impl KeyEncoder {
     /// Of columns of this schema, the first decides first.
     ///
     /// # Errors
-    /// [`TableError::NoColumn`], [`TableError::NoOrder`]; [`TableError::NamesAlike`]: two columns have the name.
-    ///
-    /// # Panics
-    /// No column.
+    /// [`TableError::NoKey`]: no column; [`TableError::NoColumn`], [`TableError::NoOrder`]; [`TableError::NamesAlike`]: two columns have the name.
     pub fn new(schema: &Schema, key: &[KeyColumn]) -> Result<Self, TableError> {
-        assert!(!key.is_empty(), "a key of no column");
+        if key.is_empty() {
+            return Err(TableError::NoKey);
+        }
         let column = |key: &KeyColumn| {
             let (path, data_type) =
                 find_column(schema.fields(), &key.column)?.ok_or_else(|| unknown(schema, &key.column))?;

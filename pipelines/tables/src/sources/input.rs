@@ -70,7 +70,7 @@ impl InputFile {
         Ok(())
     }
 
-    /// Reads a range that is read once, past the page cache. It begins at the byte of that number in the memory that is returned, which is up to two
+    /// Reads a range that is read once, past the page cache unless the file was opened for reading through it. It begins at the byte of that number in the memory that is returned, which is up to two
     /// [`ALIGNMENT`]s longer.
     ///
     /// # Errors

@@ -226,3 +226,11 @@ async fn files_of_several_formats_are_one_table_by_the_names_of_their_columns() 
     let error = table.sort((2, 128 * MIB), params).await.unwrap_err().to_string();
     assert!(error.contains("f.csv, line 2, column note") && error.contains("--schema"), "{error}");
 }
+
+#[tokio::test]
+async fn a_key_of_no_column_is_refused_before_anything_is_written() {
+    let table = Table::new(3_000);
+    let error = table.sort((1, 64 * MIB), table.params("out", &[], 1)).await.unwrap_err().to_string();
+    assert_eq!(error, "there is no key: name a column at least");
+    assert!(!table.path("out").exists());
+}

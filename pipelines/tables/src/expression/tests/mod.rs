@@ -246,11 +246,18 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
     ] {
         let error = refused(condition, &batch);
-        assert!(
-            error.starts_with("--where, ") && error.contains(place) && error.contains(what),
-            "{condition}: {error}"
-        );
+        let name = if condition.is_empty() { "the condition".to_owned() } else { format!("condition {condition}") };
+        assert!(error.starts_with(&format!("{name}, {place}")) && error.contains(what), "{condition}: {error}");
     }
+    // Those that were built have the text that they are written as.
+    let built = col("city").gt("a").and(col("pirce").gt(3));
+    let error = built.bind(&batch.schema()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("condition city > 'a' and pirce > 3, character 16, at \"pirce > 3\": no column"),
+        "{error}"
+    );
+    let long = format!("{} =", "x".repeat(200)).parse::<Expression>().unwrap_err().to_string();
+    assert!(long.starts_with(&format!("condition {}..., character 203, at ", "x".repeat(120))), "{long}");
     let long = "x".repeat(TEXT_BYTES_MAX + 1);
     assert!(long.parse::<Expression>().unwrap_err().what.contains("too many"));
 }

@@ -15,8 +15,9 @@ use super::cuts;
 use super::ordered::Ordered;
 use crate::block::{Gather, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
+use crate::jobs::pieces::PieceReader;
 use crate::jobs::table::{Piece, Table, write_rows};
-use crate::reading::{Reading, TableReader};
+use crate::reading::{Reading, Wanted};
 use crate::sources::Reservation;
 
 /// Bytes of the largest message of a part with more than one row.
@@ -49,30 +50,22 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let arranger = params.arrangement.arranger(table.layout.schema())?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget.shared()), Vec::new(), Vec::new());
-    let (mut read, mut read_bytes, mut memory) = (Output::default(), 0, Reservation::none(&budget.shared()));
-    let reader = TableReader::new(&params.reading, &table.schema, &budget.shared()).map_err(of_table)?;
+    let (mut read, mut memory) = (Output::default(), Reservation::none(&budget.shared()));
+    let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
     for piece in &params.pieces {
-        context.check_path(&piece.file.path)?;
-        let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
-        for (split, mut place, described) in piece.splits() {
-            for rows in file.read(split, described.state).map_err(|error| budget.of_source(error))? {
-                context.check_cancelled()?;
-                let rows = rows.map_err(|error| budget.of_source(error))?;
-                // Their places and hashes.
-                let more = memory.bytes() + PLACED_BYTES * rows.batch.num_rows() as u64;
-                memory.resize(more).map_err(|denied| budget.of_rows(denied))?;
-                let placed = table.placed(&rows.batch, place)?;
-                place += rows.batch.num_rows() as u64;
-                let mut of_batch = Vec::new();
-                table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
-                read.add(Output { bytes: 0, rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
-                hashes.push(of_batch);
-                ordered.add(placed).map_err(|error| budget.of_order(error))?;
-                sources.push(rows);
-            }
-            read_bytes += described.value_bytes;
-        }
-        file.source().file().check().map_err(|error| budget.of_source(error))?;
+        reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
+            // Their places and hashes.
+            let more = memory.bytes() + PLACED_BYTES * rows.batch.num_rows() as u64;
+            memory.resize(more).map_err(|denied| budget.of_rows(denied))?;
+            let placed = table.placed(&rows.batch, piece.first_place(rows.split) + rows.first_row)?;
+            let mut of_batch = Vec::new();
+            table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
+            read.add(Output { bytes: 0, rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
+            hashes.push(of_batch);
+            ordered.add(placed).map_err(|error| budget.of_order(error))?;
+            sources.push(rows);
+            Ok(())
+        })?;
     }
     ordered.sort(arranger.keep);
     let partitions = partitions(&ordered, &cuts);
@@ -85,9 +78,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         let picks: Vec<Pick> = ordered.picks(partition).collect();
         write_rows(writer, &gather, (&picks, sum.row_hash), &mut scratch, &budget)?;
     }
-    write_value(context, 1, &Mapped { read, dropped })?;
-    context.read_outside(read_bytes);
-    Ok(())
+    write_value(context, 1, &Mapped { read, dropped })
 }
 
 /// Which rows of the order each partition has.

@@ -19,6 +19,7 @@ use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_memory, maps};
 use super::{Rewrite, Rewritten};
+use crate::TableError;
 use crate::jobs::count::count;
 use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, FileSize, manifest};
@@ -107,6 +108,9 @@ struct Planned {
 impl Planned {
     /// Looks at the table, and refuses one for which there is too little memory.
     async fn of(futures: &Futures, rewrite: &Rewrite, arrangement: &Arrangement) -> Result<Self, JobError> {
+        if arrangement.key().is_some_and(<[_]>::is_empty) {
+            return Err(JobError::program(TableError::NoKey));
+        }
         let mut described = Described::of(futures, rewrite, &arrangement.columns()).await?;
         let is_of_rows = arrangement.seed().is_some() || matches!(rewrite.writing.file_size, FileSize::Rows(_));
         if described.rows().is_none() && is_of_rows {

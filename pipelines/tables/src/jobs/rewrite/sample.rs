@@ -5,6 +5,7 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take_record_batch;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
+use exobus_files::Access;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -12,7 +13,7 @@ use super::arrangement::Arrangement;
 use super::cuts;
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::table::{Piece, Table};
-use crate::reading::{Reading, TableReader};
+use crate::reading::{ALL_ROWS, Reading, TableReader};
 use crate::semantics::{KeyColumn, KeyEncoder, conformed};
 
 /// What `sample` is told. Its only argument is the layout.
@@ -57,10 +58,11 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     let mut sampled = Vec::new();
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
-        let file = piece.file.open(&reader, &params.reading).map_err(|error| budget.of_source(error))?;
+        let file =
+            piece.file.open(&reader, &params.reading, Access::Ranges).map_err(|error| budget.of_source(error))?;
         for (split, first_place, described) in piece.splits() {
             let (mut place, mut number) = (first_place, 0);
-            for rows in file.read(split, described.state).map_err(|error| budget.of_source(error))? {
+            for rows in file.read((split, described.state), ALL_ROWS).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
                 let batch = rows.map_err(|error| budget.of_source(error))?.batch;
                 let is_looked_at = params.look.is_at(first_place, number);

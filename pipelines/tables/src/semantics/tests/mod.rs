@@ -306,6 +306,7 @@ fn keys_that_the_table_does_not_have_are_refused_with_the_nearest_name() {
     };
     assert_eq!(refused(vec![number("user"), number("price")], "Prise"), "no column Prise; did you mean price?");
     assert_eq!(refused(vec![number("user"), number("price")], "code"), "no column code");
+    assert!(matches!(KeyEncoder::new(&Schema::new(vec![number("a")]), &[]), Err(TableError::NoKey)));
     assert!(refused(vec![number("a"), number("b"), number("a")], "a").contains("column a in the table"));
     let encoder = KeyEncoder::new(&Schema::new(vec![number("a"), number("b")]), &[KeyColumn::rising("b")]).unwrap();
     let column = || Arc::new(Int64Array::from(vec![1])) as ArrayRef;

@@ -1,0 +1,88 @@
+//! What a function makes of batches, and of which columns and types that is.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
+use exobus_actors::registry::TaskError;
+
+use super::budget::of_table;
+use crate::plain::plain_schema;
+use crate::semantics::{UnifiedSchema, check_schema};
+
+/// What rows become on their way to a file: batch by batch, and a batch without rows, too.
+pub(super) type BatchFunction<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<RecordBatch, TaskError>;
+
+/// A function, and what it gives for a batch without rows: what it gives for others has these columns, of these types.
+pub(super) struct Mapping<'a> {
+    function: BatchFunction<'a>,
+    schema: SchemaRef,
+}
+
+impl<'a> Mapping<'a> {
+    /// Calls it for a batch without rows of this schema.
+    ///
+    /// # Errors
+    /// Those of the function; names of columns that cannot be told apart.
+    pub(super) fn new(function: BatchFunction<'a>, input: &SchemaRef) -> Result<Self, TaskError> {
+        let given = function(RecordBatch::new_empty(input.clone()))?.schema();
+        UnifiedSchema::new("what it gives", &given).map_err(of_table)?;
+        let given = plain_schema(&given);
+        let fields: Fields = given.fields().iter().map(with_nulls).collect();
+        let schema = Schema::new_with_metadata(fields, given.metadata).into();
+        Ok(Self { function, schema })
+    }
+
+    /// Of what it gives.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What it makes of a batch, with the columns in the order of the schema.
+    ///
+    /// # Errors
+    /// Those of the function; it gives other columns or types than for a batch without rows.
+    pub(super) fn apply(&mut self, batch: RecordBatch) -> Result<RecordBatch, TaskError> {
+        let rows = batch.num_rows();
+        let given = (self.function)(batch)?;
+        let differs = |what: String| {
+            TaskError::request(format!(
+                "{what}: a function gives the same columns and types for {rows} rows as for none"
+            ))
+        };
+        let (expected, found) = (self.schema.fields(), given.schema_ref().fields());
+        let places: Option<Vec<usize>> = expected.iter().map(|field| Some(found.find(field.name())?.0)).collect();
+        let Some(places) = places.filter(|places| places.len() == found.len()) else {
+            return Err(differs(format!("columns {}, not {}", names(found), names(expected))));
+        };
+        let given = given.project(&places).map_err(TaskError::fatal)?;
+        check_schema(&self.schema, given.schema_ref()).map_err(|error| differs(error.to_string()))?;
+        Ok(given)
+    }
+}
+
+/// The field with nulls wherever there may be some: whether there are nobody knows before there are rows.
+fn with_nulls(field: &FieldRef) -> FieldRef {
+    use DataType::*;
+    let data_type = match field.data_type() {
+        List(of) => List(with_nulls(of)),
+        LargeList(of) => LargeList(with_nulls(of)),
+        FixedSizeList(of, size) => FixedSizeList(with_nulls(of), *size),
+        Struct(fields) => Struct(fields.iter().map(with_nulls).collect()),
+        // Entries of maps, and their keys, are never null.
+        Map(of, sorted) => match of.data_type() {
+            Struct(entry) => {
+                let entry =
+                    entry.iter().enumerate().map(|(at, field)| if at == 0 { field.clone() } else { with_nulls(field) });
+                Map(Arc::new(of.as_ref().clone().with_data_type(Struct(entry.collect()))), *sorted)
+            }
+            _ => Map(of.clone(), *sorted),
+        },
+        flat => flat.clone(),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type).with_nullable(true))
+}
+
+fn names(fields: &Fields) -> String {
+    fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,65 @@
+//! Rows of pieces, as tasks read them.
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_files::Access;
+
+use super::budget::{TaskBudget, of_table};
+use super::table::Piece;
+use crate::reading::{ReadRows, Reading, TableReader, ToRead, Wanted};
+
+/// Reads pieces for a task.
+pub(super) struct PieceReader<'a> {
+    reading: &'a Reading,
+    reader: TableReader,
+    access: Access,
+    budget: &'a Arc<TaskBudget>,
+}
+
+impl<'a> PieceReader<'a> {
+    /// Rows come with these columns, as far as their file has them.
+    pub(super) fn new(
+        reading: &'a Reading,
+        columns: &SchemaRef,
+        budget: &'a Arc<TaskBudget>,
+    ) -> Result<Self, TaskError> {
+        let reader = TableReader::new(reading, columns, &budget.shared()).map_err(of_table)?;
+        Ok(Self { reading, reader, access: Access::Ranges, budget })
+    }
+
+    /// Reads through the page cache: others read the same splits.
+    pub(super) fn cached(self) -> Self {
+        Self { access: Access::Cached, ..self }
+    }
+
+    /// Calls `each` with the rows of a piece, batch by batch, until there are no more or those that are wanted were given: its file is the one that was listed then (law 9).
+    ///
+    /// # Errors
+    /// Those of reading and of `each`; [`TaskError::Cancelled`].
+    pub(super) fn each(
+        &self,
+        context: &mut TaskContext<'_>,
+        piece: &Piece,
+        wanted: &mut Wanted,
+        mut each: impl FnMut(ReadRows) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        context.check_path(&piece.file.path)?;
+        let failed = |error| self.budget.of_source(error);
+        let file = piece.file.open(&self.reader, self.reading, self.access).map_err(failed)?;
+        let before = wanted.rows;
+        let splits = piece.splits().map(|(split, _, described)| -> ToRead { (split, described.state) });
+        for rows in file.rows(splits, wanted) {
+            context.check_cancelled()?;
+            each(rows.map_err(failed)?)?;
+        }
+        let (bytes, rows) = piece.splits().fold((0, 0), |(bytes, rows), (.., split)| {
+            (bytes + u128::from(split.value_bytes), rows + u128::from(split.rows_about()))
+        });
+        let read = u128::from(before - wanted.rows);
+        let bytes = if file.passes_over() { bytes * read / rows.max(1) } else { bytes };
+        context.read_outside(bytes as u64);
+        Ok(())
+    }
+}

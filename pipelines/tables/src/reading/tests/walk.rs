@@ -1,0 +1,114 @@
+//! Some of the rows of a file, and a file that changes.
+
+use super::*;
+
+#[test]
+fn rows_are_those_that_are_wanted_of_splits_one_behind_the_other() {
+    let batch = table(2, 1_000);
+    let bytes = written(&batch, 300);
+    let (_, budget) = fixed();
+    for condition in [None, Some("int >= 10")] {
+        let of = condition.map_or_else(ReadOptions::default, options);
+        let (all, _) = read(&bytes, &of, &batch.schema(), false);
+        let reading = Reading::new(of, &batch.schema()).unwrap();
+        let reader = TableReader::new(&reading, &batch.schema(), &budget).unwrap();
+        let file = reader.open(MemoryFile::input("t.parquet", bytes.clone()), InputFormat::Parquet).unwrap();
+        for (skip, rows) in [(0, 0), (0, 1), (17, 3), (50, 400), (20, u64::MAX), (0, u64::MAX)] {
+            let mut wanted = Wanted { skip, rows };
+            let mut found = Vec::<i64>::new();
+            for rows in file.rows((0..4).map(|split| (split, None)), &mut wanted) {
+                let rows = rows.unwrap();
+                let ids = rows.batch["id"].as_primitive::<Int64Type>();
+                let all_of_split = all.iter().filter(|id| **id / 300 == rows.split as i64);
+                let from = rows.first_row as usize;
+                assert!(
+                    all_of_split.skip(from).take(ids.len()).eq(ids.values()),
+                    "{condition:?} {skip} {rows}",
+                    rows = rows.first_row
+                );
+                found.extend(ids.values());
+            }
+            let expected: Vec<i64> =
+                all.iter().skip(skip as usize).take(usize::try_from(rows).unwrap_or(usize::MAX)).copied().collect();
+            assert_eq!(found, expected, "{condition:?}, {rows} rows from {skip} on");
+            assert_eq!(wanted.rows, rows - found.len() as u64);
+        }
+    }
+}
+
+/// Pages with none of the rows are not unpacked, and not even read where they are large.
+#[test]
+fn pages_without_a_row_that_is_wanted_are_passed_over() {
+    let batch = table(5, 12_000);
+    let whole = written(&batch, 12_000);
+    let (_, budget) = fixed();
+    // Lists are unpacked: nobody else counts their rows.
+    let flat = Arc::new(batch.schema().project(&[0, 1, 2, 3, 4]).unwrap());
+    let reader = TableReader::new(&Reading::default(), &flat, &budget).unwrap();
+    for (skip, rows, kept) in
+        [(6_000, 400, 6_000..6_400), (6_399, 2, 6_000..6_800), (0, 1, 0..400), (11_900, 100, 11_600..12_000)]
+    {
+        let broken = MemoryFile::input("t.parquet", without_pages(&whole, kept));
+        let file = reader.open(broken, InputFormat::Parquet).unwrap();
+        let mut wanted = Wanted { skip, rows };
+        let mut ids = Vec::new();
+        for rows in file.rows(std::iter::once((0, None)), &mut wanted) {
+            let rows = rows.unwrap();
+            assert_eq!(rows.first_row, skip + ids.len() as u64);
+            ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values().to_vec());
+        }
+        assert!(ids.into_iter().eq(skip as i64..(skip + rows) as i64), "{rows} rows from {skip} on");
+    }
+}
+
+/// Bytes that are read of a file for pieces of it are about those of the file, and not those of the file for each piece.
+#[test]
+fn a_row_group_that_is_read_in_pieces_is_read_about_once() {
+    let rows = 200_000_i64;
+    let mut random = Seeded(4);
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| random.next() as i64)));
+    let batch = RecordBatch::try_from_iter([("number", numbers)]).unwrap();
+    let properties = WriterProperties::builder()
+        .set_data_page_row_count_limit(10_000)
+        .set_dictionary_enabled(false)
+        .set_max_row_group_row_count(Some(rows as usize))
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    let bytes = writer.into_inner().unwrap();
+    let length = bytes.len() as u64;
+    let (input, read) = MemoryFile::counted("t.parquet", bytes);
+    let (_, budget) = fixed();
+    let reader = TableReader::new(&Reading::default(), &batch.schema(), &budget).unwrap();
+    for piece in 0..20 {
+        let file = reader.open(input.clone(), InputFormat::Parquet).unwrap();
+        let mut wanted = Wanted { skip: piece * 10_000, rows: 10_000 };
+        let count: usize =
+            file.rows(std::iter::once((0, None)), &mut wanted).map(|rows| rows.unwrap().batch.num_rows()).sum();
+        assert_eq!(count, 10_000);
+    }
+    let read = read.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(read < 3 * length, "{read} bytes of {length} were read");
+}
+
+#[test]
+fn a_file_that_changes_is_refused_however_few_of_its_rows_are_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bytes) = (folder.path().join("t.parquet"), written(&table(2, 1_000), 300));
+    let location = exobus_files::Location::from(&*path);
+    let (_, budget) = fixed();
+    let reader = TableReader::new(&Reading::default(), &table(2, 1).schema(), &budget).unwrap();
+    for rows in [0, 1, 300, 301, u64::MAX] {
+        std::fs::write(&path, &bytes).unwrap();
+        let input = crate::sources::InputFile::open(&*location.system().unwrap(), &location).unwrap();
+        let file = reader.open(input, InputFormat::Parquet).unwrap();
+        let mut wanted = Wanted { skip: 0, rows };
+        let mut read = file.rows((0..4).map(|split| (split, None)), &mut wanted);
+        assert!(rows == 0 || read.next().unwrap().is_ok());
+        // What is read is what was there, and one byte more stands behind it.
+        std::fs::write(&path, [&bytes[..], b"x"].concat()).unwrap();
+        let error = read.find_map(Result::err).expect("the file has changed").to_string();
+        assert!(error.contains("t.parquet") && error.contains("changed"), "{error}");
+        assert!(read.next().is_none());
+    }
+}
