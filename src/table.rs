@@ -220,10 +220,11 @@ impl<V> Table<V> {
         self
     }
 
-    /// How the pages of Parquet are compressed. Default: Snappy.
+    /// How files are compressed: the pages of Parquet one by one, text, by Zstandard or gzip, as a whole. Default: Snappy for Parquet, not
+    /// at all for others. What the format cannot be is refused before anything is written.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.writing.compression = compression;
+        self.writing.compression = Some(compression);
         self
     }
 

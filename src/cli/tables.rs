@@ -71,7 +71,7 @@ pub struct TableWriteArgs {
     /// How files are written: parquet, csv, tsv or arrow [default: as the first file that is read]
     #[arg(long, value_name = "NAME", help_heading = "Tables")]
     pub format: Option<OutputFormat>,
-    /// How the pages of Parquet are compressed: none, snappy, lz4, zstd or zstd:LEVEL [default: snappy]
+    /// How files are compressed: none, snappy, lz4, zstd, zstd:LEVEL, gzip or gzip:LEVEL; text by zstd and gzip [default: snappy for Parquet, none for others]
     #[arg(long, value_name = "NAME", help_heading = "Tables")]
     pub compression: Option<Compression>,
     /// Rows of a row group of Parquet, at most; one ends at 64 MiB of values, too [default: 122880]
@@ -93,7 +93,7 @@ impl TableWriteArgs {
         let size = files.map(FileSize::Count).or(rows_per_file.map(FileSize::Rows));
         WriteOptions {
             format: self.format,
-            compression: self.compression.unwrap_or(default.compression),
+            compression: self.compression,
             group_rows: self.row_group_rows.unwrap_or(default.group_rows),
             file_size: size.or(self.file_bytes.map(FileSize::Bytes)).unwrap_or(default.file_size),
             verify: self.verify,

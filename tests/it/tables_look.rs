@@ -105,6 +105,24 @@ fn records_are_shown_too() {
 }
 
 #[test]
+fn packed_text_that_was_written_is_shown_and_checked_as_other_files_are() {
+    let scratch = Scratch::new();
+    let (input, output) = (write_table(&scratch), scratch.text("packed"));
+    let args = ["sort", &input, "--output", &output, "--key", "id:desc", "--files", "2", "--compression", "gzip"];
+    support::with_own_spill(&scratch, &[&args[..], &["--verify"]].concat()).expect(0, &[]);
+    assert_eq!(support::names(&scratch.path("packed")), ["_exobus.json", "part-00000.csv.gz", "part-00001.csv.gz"]);
+    let shown = exobus(&["show", &output, "--where", "id = 3", "--select", "price", "--json"]).expect(0, &[]).json();
+    assert_eq!(shown["rows"], serde_json::json!([{ "price": 3.5 }]));
+    let found = exobus(&["validate", &output, "--key", "id:desc", "--json"]).expect(0, &[]).json();
+    assert_eq!((&found["rows"], &found["unordered_rows"], &found["manifests"]), (&20_000.into(), &0.into(), &1.into()));
+    let part = scratch.path("packed/part-00001.csv.gz");
+    let mut bytes = fs::read(&part).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    fs::write(&part, bytes).unwrap();
+    exobus(&["validate", &output]).expect(1, &["part-00001.csv.gz", "cannot be unpacked"]);
+}
+
+#[test]
 fn tables_are_validated_by_order_rows_hash_and_manifest() {
     let scratch = Scratch::new();
     let output = sorted(&scratch);

@@ -118,7 +118,7 @@ pub(super) fn write_file(
         None => table.schema.clone(),
         Some(function) => {
             let made = function(RecordBatch::new_empty(table.schema.clone()))?;
-            stored_schema(params.file.format.types(), &made.schema()).map_err(of_table)?
+            stored_schema(params.file.form.format().types(), &made.schema()).map_err(of_table)?
         }
     };
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
@@ -201,6 +201,10 @@ pub(super) async fn rewritten(
     let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
     let parts = parts(&described, writing)?;
     let splits = described.numbered_splits();
+    let outside_bytes = |part: &FilePlan| {
+        let (bytes, rows, largest) = read_about(&splits[part.splits.clone()], part.rows);
+        LOOK_BYTES + writing.sink_bytes(described.form, bytes, rows) + largest / 4
+    };
     for part in &parts {
         let what = || {
             let place = splits.get(part.splits.start).map_or("the table".to_owned(), |(file, split)| {
@@ -208,7 +212,7 @@ pub(super) async fn rewritten(
             });
             format!("{place}, of which a file is to be written,")
         };
-        refuse_beyond(sizes, (outside_bytes(&splits[part.splits.clone()], part.rows, writing), 0), what)?;
+        refuse_beyond(sizes, (outside_bytes(part), 0), what)?;
     }
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     let plan = Plan::of_chunks(sizes, Some(parts.len() as u32), 1 << 20).map_err(JobError::program)?;
@@ -218,14 +222,14 @@ pub(super) async fn rewritten(
     let file = FileParams {
         directory: rewrite.output.clone(),
         name: String::new(),
-        format: described.format,
+        form: described.form,
         options: writing,
         sorted_by: Vec::new(),
         buffer_bytes: plan.output_buffer_bytes,
     };
     let mut made = Vec::with_capacity(parts.len());
     for (number, part) in parts.iter().enumerate() {
-        let name = format!("{}.{}", part_name(number, parts.len()), file.format);
+        let name = file.form.file_name(&part_name(number, parts.len()));
         let mut pieces = Vec::new();
         for at in part.splits.clone() {
             let (file, split) = splits[at];
@@ -240,7 +244,7 @@ pub(super) async fn rewritten(
         };
         let options = TaskOptions {
             scratch_bytes: vec![file.buffer_bytes; 2],
-            outside_bytes: outside_bytes(&splits[part.splits.clone()], part.rows, writing),
+            outside_bytes: outside_bytes(part),
             ..TaskOptions::default()
         };
         let args = [layout.arg()];
@@ -273,7 +277,7 @@ pub(super) async fn rewritten(
         let detail = format!("{rows} rows are to be read; read {} rows", read.rows);
         return Err(JobError::Conservation { edge: "input -> output".to_owned(), detail });
     }
-    output.commit(&made, manifest(file.format, &schema)).await?;
+    output.commit(&made, manifest(file.form.format(), &schema)).await?;
     Ok(Rewritten {
         rows_read: read.rows,
         rows: written.rows,
@@ -288,8 +292,8 @@ pub(super) async fn rewritten(
     })
 }
 
-/// What the task takes beside the store that writes so many rows of these splits, or all.
-fn outside_bytes(splits: &[(&DescribedFile, usize)], rows: Option<u64>, writing: WriteOptions) -> u64 {
+/// What a task reads, about, that writes so many rows of these splits, or all: bytes of their values, rows, and the bytes of the largest split.
+fn read_about(splits: &[(&DescribedFile, usize)], rows: Option<u64>) -> (u64, u64, u64) {
     let splits = || splits.iter().map(|(file, split)| &file.splits[*split]);
     let of_splits =
         splits().fold((0, 0), |(bytes, rows), split| (bytes + split.value_bytes, rows + split.rows_about()));
@@ -299,7 +303,7 @@ fn outside_bytes(splits: &[(&DescribedFile, usize)], rows: Option<u64>, writing:
         (None, all) => all,
     };
     let largest = splits().map(|split| split.value_bytes).max().unwrap_or(0);
-    LOOK_BYTES + writing.sink_bytes(bytes, rows) + largest / 4
+    (bytes, rows, largest)
 }
 
 /// What goes into each file: at least one, also of a table without a row.

@@ -9,7 +9,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use super::{IpcSink, ParquetOptions, ParquetSink, SinkError, TextSink};
+use super::packed::Packed;
+use super::{FileForm, GROUP_ROWS, IpcSink, ParquetOptions, ParquetSink, SinkError, SortedColumn, TextSink};
 use crate::semantics::FileTypes;
 use crate::sources::text::Dialect;
 use crate::sources::{InputFormat, MemoryBudget};
@@ -82,32 +83,62 @@ impl FromStr for OutputFormat {
     }
 }
 
+/// How files of any format are written.
+#[derive(Clone, Debug)]
+pub struct SinkOptions {
+    /// The format, and how files are compressed.
+    pub form: FileForm,
+    /// The columns that rows are sorted by, which readers of Parquet are told.
+    pub sorted_by: Vec<SortedColumn>,
+    /// Most rows of a row group of Parquet.
+    pub group_rows: u64,
+}
+
+impl SinkOptions {
+    /// Of rows in no order.
+    pub fn new(form: FileForm) -> Self {
+        Self { form, sorted_by: Vec::new(), group_rows: GROUP_ROWS }
+    }
+
+    fn parquet(&self) -> ParquetOptions {
+        let Self { form, sorted_by, group_rows } = self;
+        ParquetOptions {
+            compression: form.compression().codec(),
+            sorted_by: sorted_by.clone(),
+            group_rows: *group_rows,
+        }
+    }
+}
+
 /// Writes a file.
 pub enum TableSink<W: Write + Send> {
     /// Parquet.
     Parquet(ParquetSink<W>),
     /// CSV or TSV.
-    Text(TextSink<W>),
+    Text(Box<TextSink<Packed<W>>>),
     /// Arrow IPC.
     Ipc(Box<IpcSink<W>>),
 }
 
 impl<W: Write + Send> TableSink<W> {
-    /// Writes rows of a schema, in plain types, to `write`; `parquet`: how, where it is Parquet.
+    /// Writes rows of a schema, in plain types, to `write`.
     ///
     /// # Errors
     /// Memory that was denied; a type that the format does not have; what `write` says.
     pub fn new(
-        format: OutputFormat,
         write: W,
         schema: &SchemaRef,
-        parquet: &ParquetOptions,
+        options: &SinkOptions,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SinkError> {
-        Ok(match format {
-            OutputFormat::Parquet => Self::Parquet(ParquetSink::new(write, schema, parquet, budget)?),
-            OutputFormat::Csv => Self::Text(TextSink::new(write, schema, &Dialect::csv())?),
-            OutputFormat::Tsv => Self::Text(TextSink::new(write, schema, &Dialect::tsv())?),
+        let text = |write, dialect| {
+            let packed = Packed::new(write, options.form.compression(), budget)?;
+            TextSink::new(packed, schema, dialect).map(|sink| Self::Text(Box::new(sink)))
+        };
+        Ok(match options.form.format() {
+            OutputFormat::Parquet => Self::Parquet(ParquetSink::new(write, schema, &options.parquet(), budget)?),
+            OutputFormat::Csv => text(write, &Dialect::csv())?,
+            OutputFormat::Tsv => text(write, &Dialect::tsv())?,
             OutputFormat::Arrow => Self::Ipc(Box::new(IpcSink::new(write, schema, budget)?)),
         })
     }
@@ -131,7 +162,10 @@ impl<W: Write + Send> TableSink<W> {
     pub fn finish(self) -> Result<(W, u64), SinkError> {
         match self {
             Self::Parquet(sink) => sink.finish(),
-            Self::Text(sink) => sink.finish(),
+            Self::Text(sink) => {
+                let (packed, rows) = sink.finish()?;
+                Ok((packed.finish()?, rows))
+            }
             Self::Ipc(sink) => sink.finish(),
         }
     }

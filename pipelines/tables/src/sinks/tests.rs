@@ -108,6 +108,40 @@ proptest! {
     }
 }
 
+/// Of more bytes than are handed to an encoder at a time.
+#[test]
+fn packed_text_is_read_as_it_was_written_and_its_bytes_do_not_follow_from_batches() {
+    let texts: StringArray = (0..60_000).map(|at| (at % 7 != 3).then(|| format!("a \"text\", {at}"))).collect();
+    let columns = [("id", Arc::new(Int64Array::from_iter_values(0..60_000)) as ArrayRef), ("t", Arc::new(texts))];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
+    let expected: Vec<_> = (0..60_000).map(|at| row(&batch, at)).collect();
+    let write = |form: FileForm, rows: usize| {
+        let budget = budget(64 << 20);
+        let mut sink = TableSink::new(Vec::new(), &batch.schema(), &SinkOptions::new(form), &budget).unwrap();
+        (0..60_000).step_by(rows).for_each(|at| sink.write(&batch.slice(at, rows.min(60_000 - at))).unwrap());
+        sink.finish().unwrap().0
+    };
+    for format in [OutputFormat::Csv, OutputFormat::Tsv] {
+        let form = |compression: &str| FileForm::new(format, Some(compression.parse().unwrap())).unwrap();
+        let plain = write(form("none"), 60_000);
+        for (compression, begins) in [
+            ("gzip", &[0x1f, 0x8b][..]),
+            ("gzip:1", &[0x1f, 0x8b]),
+            ("zstd", &[0x28, 0xb5]),
+            ("zstd:12", &[0x28, 0xb5]),
+        ] {
+            let packed = write(form(compression), 60_000);
+            assert!(packed.starts_with(begins) && packed.len() < plain.len() / 2, "{compression}");
+            assert!(packed == write(form(compression), 777), "{compression}");
+            let types = vec![("id".to_owned(), DataType::Int64), ("t".to_owned(), DataType::Utf8)];
+            let options = TextOptions { types, ..TextOptions::default() };
+            assert!(rows_of(&open(packed, format.read(), &options)) == expected, "{compression}");
+        }
+        let denied = TableSink::new(Vec::new(), &batch.schema(), &SinkOptions::new(form("zstd")), &budget(64 << 10));
+        assert!(matches!(denied.err().unwrap(), SinkError::Memory { what: "packed text", .. }));
+    }
+}
+
 #[test]
 fn row_groups_have_64_mib_at_most_and_bytes_are_the_same_each_time() {
     let texts: StringArray = (0..90).map(|at| Some(format!("{at:02}").repeat(1 << 20))).collect();

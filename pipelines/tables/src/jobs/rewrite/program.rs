@@ -73,9 +73,9 @@ impl Job for Rewriting {
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
-        let (part, extension) = (part_name(partition as usize, self.plan.partitions as usize), self.file.format);
-        let file = FileParams { name: format!("{part}.{extension}"), ..self.file.clone() };
-        let (scratch_bytes, outside_bytes) = (vec![file.buffer_bytes; 2], self.about.reduce_bytes(&self.file.options));
+        let name = self.file.form.file_name(&part_name(partition as usize, self.plan.partitions as usize));
+        let file = FileParams { name, ..self.file.clone() };
+        let (scratch_bytes, outside_bytes) = (vec![file.buffer_bytes; 2], self.about.reduce_bytes());
         let params = ReduceParams { file, arrangement: self.arrangement.clone() };
         let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
         futures.submit_with(reduce, &params, &self.args(columns), options)
@@ -115,8 +115,9 @@ impl Planned {
         let sizes = Sizes::of(&futures.nodes(), value_bytes);
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
         let files = rewrite.writing.file_size.files(value_bytes, rows);
-        let about = FileAbout { bytes: value_bytes / files, rows: rows.div_ceil(files) };
-        check_memory(&described, &rewrite.writing, sizes, about)?;
+        let (bytes, rows) = (value_bytes / files, rows.div_ceil(files));
+        let about = FileAbout { bytes, rows, sink_bytes: rewrite.writing.sink_bytes(described.form, bytes, rows) };
+        check_memory(&described, sizes, about)?;
         let maps = maps(&described, sizes);
         let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
@@ -174,7 +175,7 @@ pub(in crate::jobs) async fn run(
     let file = FileParams {
         directory: rewrite.output.clone(),
         name: String::new(),
-        format: described.format,
+        form: described.form,
         options: rewrite.writing,
         sorted_by: arrangement.key().unwrap_or_default().to_vec(),
         buffer_bytes: plan.output_buffer_bytes,
@@ -188,7 +189,7 @@ pub(in crate::jobs) async fn run(
     drop(shuffled.kept);
     let ended = ended(&futures, &job, &reduced, mapped).await?;
     ended.check(rows)?;
-    output.commit(&reduced, manifest(job.file.format, &schema)).await?;
+    output.commit(&reduced, manifest(job.file.form.format(), &schema)).await?;
     Ok(Rewritten {
         rows_read: ended.read.rows,
         rows: ended.written.rows,
@@ -281,7 +282,7 @@ mod tests {
         let strategy = |input_bytes: u64, maps: usize, partitions| {
             let sizes = Sizes { input_bytes, nodes: 1, executors_per_node: 2, memory_bytes: 64 << 30 };
             let plan = Plan::of_chunks(sizes, Some(partitions), input_bytes / maps as u64).unwrap();
-            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0 });
+            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0, sink_bytes: 0 });
             let planned = Planned { described, sizes, about, maps: vec![Vec::new(); maps], plan };
             planned.estimates()[0].strategy
         };
