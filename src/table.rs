@@ -175,7 +175,7 @@ impl Table {
 }
 
 impl<V> Table<V> {
-    /// The format of all files: parquet, csv, tsv or arrow. Default: by the names of files.
+    /// The format of all files: parquet, csv, tsv, arrow or records. Default: by the names of files.
     #[must_use]
     pub fn format(mut self, name: impl Into<String>) -> Self {
         self.reading.format = Some(name.into());

@@ -97,11 +97,20 @@ fn records_are_shown_too() {
     let records = scratch.text("part-00000");
     exobus(&["generate", "--ascii", "--records", "7", &records]).expect(0, &[]);
     let shown = exobus(&["show", &records, "--rows", "2"]).expect(0, &[]).stdout.clone();
-    assert!(shown.contains("2 records, the first ones") && shown.lines().count() == 6, "{shown}");
+    assert!(
+        shown.contains("the first 2 rows") && shown.contains("FixedSizeBinary(10)") && shown.lines().count() == 6,
+        "{shown}"
+    );
     let key: String = fs::read(&records).unwrap()[100..110].iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(shown.contains(&format!("x'{key}'")), "{shown}");
-    assert!(exobus(&["show", &records, "--stats"]).expect(0, &[]).stdout.contains("7 records, 1 files, 700 B"));
-    exobus(&["show", &records, "--where", "key = 'x'"]).expect(2, &["--input-format"]);
+    assert!(exobus(&["show", &records, "--stats"]).expect(0, &[]).stdout.contains("7 rows, 1 files, 700 B"));
+    let schema = exobus(&["show", &records, "--schema"]).expect(0, &[]).stdout.clone();
+    assert_eq!(schema, "key FixedSizeBinary(10),\nvalue FixedSizeBinary(90)\n");
+    let found = exobus(&["show", &records, "--where", "key < ''", "--json"]).expect(0, &[]).json();
+    assert_eq!(found["rows"], serde_json::json!([]));
+    let torn = scratch.text("torn");
+    fs::write(&torn, [0; 130]).unwrap();
+    exobus(&["show", &torn]).expect(2, &["torn", "130 bytes", "--input-format"]);
 }
 
 #[test]

@@ -205,6 +205,9 @@ fn what_reading_takes_was_granted() {
     let path = folder.path().join("t.csv.zst");
     std::fs::write(&path, zstd::bulk::compress(text.as_bytes(), 1).unwrap()).unwrap();
     check(&path, 200_000);
+    let path = folder.path().join("part-00000");
+    std::fs::write(&path, vec![7; 20_000_000]).unwrap();
+    check(&path, 200_000);
 }
 
 #[test]

@@ -112,9 +112,9 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         listed.push((location.to_path_buf(), status));
         context.check_cancelled()
     })?;
-    let first = listed.first().map(|(path, _)| params.reading.format(&Location::from(path)));
-    let first = first.transpose().map_err(TaskError::request)?;
-    let format = params.format.or(first.and_then(OutputFormat::of)).unwrap_or_default();
+    let formats = params.reading.formats(listed.iter().map(|(path, _)| Location::from(path)));
+    let first = formats.map_err(|error| budget.of_source(error))?;
+    let format = params.format.or(first.map(OutputFormat::of)).unwrap_or_default();
     let form = FileForm::new(format, params.compression).map_err(TaskError::request)?;
     let types = types_of_text(&listed, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
@@ -182,7 +182,7 @@ fn splits(source: &Source, reading: &ReadOptions, budget: &Arc<TaskBudget>) -> R
             // Small numbers take more room than their text.
             Source::Text(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
             Source::Text(_) => split.bytes.saturating_mul(PACKED),
-            Source::Ipc(_) => split.bytes,
+            Source::Ipc(_) | Source::Records(_) => split.bytes,
         };
         let (rows_max, bytes_max) = SPLIT_MAX;
         if value_bytes > bytes_max || split.rows.is_some_and(|rows| rows > rows_max) {

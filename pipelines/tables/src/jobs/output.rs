@@ -8,6 +8,7 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
 use exobus_files::{IoBuffer, Location, OutputFolder, Schema, Token};
 use exobus_shuffle::jobs::outputs::{self, PartFailure, PartFile};
+use exobus_shuffle::records::RECORD_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
@@ -19,7 +20,7 @@ use crate::sinks::{
     Compression, FileForm, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, SinkError, SinkOptions,
     SortedColumn, TableSink, as_text, packing_bytes,
 };
-use crate::sources::{InputFile, MemoryBudget, SourceError, print_schema};
+use crate::sources::{InputFile, MemoryBudget, SourceError, print_schema, records};
 
 /// How much is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +107,9 @@ pub(super) struct Written {
 
 /// What the manifest of a folder of such files says of them.
 pub(super) fn manifest(format: OutputFormat, schema: &SchemaRef) -> Schema {
+    if format == OutputFormat::Records {
+        return Schema::records(RECORD_BYTES as u64, records::KEY_BYTES as u64);
+    }
     let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
     let delimiter = if format == OutputFormat::Tsv { '\t' } else { ',' };
     Schema::columns(&format.to_string(), columns, delimiter, format.types() == FileTypes::Text)
@@ -188,6 +192,8 @@ fn read_back(
     budget: &Arc<dyn MemoryBudget>,
 ) -> Result<Output, SourceError> {
     let input = InputFile::open(&*location.system()?, location)?;
+    // Columns of records have names of their own; hashes go by where columns stand.
+    let schema = if format == OutputFormat::Records { records::schema() } else { schema };
     let failed = |error| SourceError::Table { file: input.name().clone(), error };
     let types = || print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
     let is_text = format.types() == FileTypes::Text;
@@ -240,7 +246,8 @@ mod tests {
         let wrote = (1000, hasher.sum(&batch).unwrap());
         let packed = [Compression::Gzip(1), Compression::Zstd(1)].map(|of| (OutputFormat::Csv, of));
         let forms = OutputFormat::NAMES.map(|(_, format)| (format, Compression::None));
-        for (format, compression) in forms.into_iter().chain(packed) {
+        let is_of_numbers = |(format, _): &(OutputFormat, _)| *format != OutputFormat::Records;
+        for (format, compression) in forms.into_iter().chain(packed).filter(is_of_numbers) {
             let options = SinkOptions::new(FileForm::new(format, Some(compression)).unwrap());
             let mut sink = TableSink::new(Vec::new(), &schema, &options, &budget).unwrap();
             sink.write(&batch).unwrap();

@@ -79,6 +79,7 @@ impl Look {
 
     /// The options with the types of the columns of text of some files.
     fn typed(&self, files: &[(Location, FileStatus)]) -> Result<ReadOptions, SourceError> {
+        self.options.formats(self.files.iter().map(|(location, _)| location.clone()))?;
         let mut text = Vec::new();
         for file in files {
             let format = self.format(&file.0)?;

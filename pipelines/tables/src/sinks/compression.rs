@@ -96,7 +96,7 @@ impl OutputFormat {
         match self {
             Self::Parquet => "none, snappy, lz4, zstd:1 to zstd:22 or gzip:1 to gzip:9",
             Self::Csv | Self::Tsv => "none, zstd:1 to zstd:19 or gzip:1 to gzip:9",
-            Self::Arrow => "none",
+            Self::Arrow | Self::Records => "none",
         }
     }
 
@@ -104,7 +104,7 @@ impl OutputFormat {
         let zstd_max = if self == Self::Parquet { 22 } else { TEXT_ZSTD_MAX };
         match (self, compression) {
             (_, Compression::None) => true,
-            (Self::Arrow, _) => false,
+            (Self::Arrow | Self::Records, _) => false,
             (_, Compression::Zstd(level)) => (1..=zstd_max).contains(&level),
             (_, Compression::Gzip(level)) => (1..=9).contains(&level),
             (format, Compression::Snappy | Compression::Lz4) => format == Self::Parquet,
@@ -150,7 +150,10 @@ impl FileForm {
             (OutputFormat::Csv | OutputFormat::Tsv, Compression::Zstd(_)) => ".zst",
             _ => "",
         };
-        format!("{stem}.{}{packed}", self.format)
+        match self.format {
+            OutputFormat::Records => stem.to_owned(),
+            format => format!("{stem}.{format}{packed}"),
+        }
     }
 }
 
@@ -178,7 +181,8 @@ mod tests {
     #[test]
     fn what_a_format_cannot_be_is_refused_with_what_it_can() {
         let unsaid = OutputFormat::NAMES.map(|(_, format)| FileForm::new(format, None).unwrap().compression());
-        assert_eq!(unsaid, [Compression::Snappy, Compression::None, Compression::None, Compression::None]);
+        assert_eq!(unsaid[0], Compression::Snappy);
+        assert!(unsaid[1..].iter().all(|unsaid| *unsaid == Compression::None));
         for (format, said, can) in [
             (
                 OutputFormat::Csv,
@@ -192,6 +196,7 @@ mod tests {
                 Compression::Gzip(6),
                 "arrow is not written with --compression gzip:6: it can be none",
             ),
+            (OutputFormat::Records, Compression::Gzip(6), "records is not written with --compression gzip:6"),
             (OutputFormat::Parquet, Compression::Gzip(10), "gzip:9"),
         ] {
             let error = FileForm::new(format, Some(said)).unwrap_err().to_string();
@@ -207,5 +212,6 @@ mod tests {
         assert_eq!(name(OutputFormat::Tsv, "zstd:9"), "part-00000.tsv.zst");
         assert_eq!(name(OutputFormat::Csv, "none"), "part-00000.csv");
         assert_eq!(name(OutputFormat::Parquet, "gzip"), "part-00000.parquet");
+        assert_eq!(name(OutputFormat::Records, "none"), "part-00000");
     }
 }

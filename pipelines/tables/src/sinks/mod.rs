@@ -3,6 +3,7 @@
 //! - [`ParquetSink`]: row groups whose borders follow from the rows alone;
 //! - [`IpcSink`]: Arrow IPC;
 //! - [`TextSink`]: CSV and TSV, which may be packed;
+//! - [`RecordsSink`]: those of the sort benchmark;
 //! - [`TableSink`]: any of them ([`OutputFormat`]).
 //!
 //! Promises: bytes of a file follow from schema, rows and options, however rows come in batches, and whatever memory there is; rows come in the types of the schema
@@ -14,6 +15,7 @@ mod dictionaries;
 mod ipc;
 mod packed;
 mod parquet;
+mod records;
 mod table;
 mod text;
 
@@ -25,6 +27,7 @@ pub use self::ipc::IpcSink;
 pub use self::packed::Packed;
 pub(crate) use self::packed::packing_bytes;
 pub use self::parquet::{GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
+pub use self::records::RecordsSink;
 pub use self::table::{OutputFormat, SinkOptions, TableSink};
 pub use self::text::TextSink;
 pub(crate) use self::text::{as_text, date_text, field_text};

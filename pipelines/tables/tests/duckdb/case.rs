@@ -117,7 +117,7 @@ impl Verb {
                 &[Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd(1), Compression::Gzip(1)]
             }
             OutputFormat::Csv | OutputFormat::Tsv => &[Compression::None, Compression::Gzip(6), Compression::Zstd(1)],
-            OutputFormat::Arrow => &[Compression::None],
+            OutputFormat::Arrow | OutputFormat::Records => &[Compression::None],
         };
         WriteOptions {
             format: Some(format),
