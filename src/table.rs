@@ -175,7 +175,7 @@ impl Table {
 }
 
 impl<V> Table<V> {
-    /// The format of all files: parquet, csv, tsv or arrow. Default: by the names of files.
+    /// The format of all files: parquet, csv, tsv, arrow or records. Default: by the names of files.
     #[must_use]
     pub fn format(mut self, name: impl Into<String>) -> Self {
         self.reading.format = Some(name.into());
@@ -220,10 +220,11 @@ impl<V> Table<V> {
         self
     }
 
-    /// How the pages of Parquet are compressed. Default: Snappy.
+    /// How files are compressed: the pages of Parquet one by one, text, by Zstandard or gzip, as a whole. Default: Snappy for Parquet, not
+    /// at all for others. What the format cannot be is refused before anything is written.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.writing.compression = compression;
+        self.writing.compression = Some(compression);
         self
     }
 

@@ -28,7 +28,7 @@ pub struct TableReadArgs {
 /// Which rows and columns of a table are read, and in which format.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct TableRowsArgs {
-    /// How the files of a table are read: parquet, csv, tsv or arrow [default: as their names say]
+    /// How the files of a table are read: parquet, csv, tsv, arrow or records [default: as their names say]
     #[arg(long, value_name = "NAME")]
     pub input_format: Option<InputFormat>,
     /// Columns of a table that are read, in the order that they are to have [default: all]
@@ -68,10 +68,10 @@ impl TableRowsArgs {
 /// How the files of a table are written.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TableWriteArgs {
-    /// How files are written: parquet, csv, tsv or arrow [default: as the first file that is read]
+    /// How files are written: parquet, csv, tsv, arrow or records [default: as the first file that is read]
     #[arg(long, value_name = "NAME", help_heading = "Tables")]
     pub format: Option<OutputFormat>,
-    /// How the pages of Parquet are compressed: none, snappy, lz4, zstd or zstd:LEVEL [default: snappy]
+    /// How files are compressed: none, snappy, lz4, zstd, zstd:LEVEL, gzip or gzip:LEVEL; text by zstd and gzip [default: snappy for Parquet, none for others]
     #[arg(long, value_name = "NAME", help_heading = "Tables")]
     pub compression: Option<Compression>,
     /// Rows of a row group of Parquet, at most; one ends at 64 MiB of values, too [default: 122880]
@@ -93,17 +93,17 @@ impl TableWriteArgs {
         let size = files.map(FileSize::Count).or(rows_per_file.map(FileSize::Rows));
         WriteOptions {
             format: self.format,
-            compression: self.compression.unwrap_or(default.compression),
+            compression: self.compression,
             group_rows: self.row_group_rows.unwrap_or(default.group_rows),
             file_size: size.or(self.file_bytes.map(FileSize::Bytes)).unwrap_or(default.file_size),
             verify: self.verify,
         }
     }
 
-    /// An option that was given, by its name.
+    /// An option that was given and asks for more than files of records, by its name.
     pub fn given(&self) -> Option<&'static str> {
         let names = [
-            ("--format", self.format.is_some()),
+            ("--format", self.format.is_some_and(|format| format != OutputFormat::Records)),
             ("--compression", self.compression.is_some()),
             ("--row-group-rows", self.row_group_rows.is_some()),
             ("--file-bytes", self.file_bytes.is_some()),
@@ -116,10 +116,10 @@ impl TableWriteArgs {
 /// Which table a command reads, and where it writes.
 #[derive(Debug, Clone, Args)]
 pub struct TableArgs {
-    /// Files of Parquet, CSV, TSV and Arrow, folders of such files, or patterns ('events/**/*.csv')
+    /// Files of Parquet, CSV, TSV, Arrow and 100-byte records, folders of such files, or patterns ('events/**/*.csv')
     #[arg(required = true)]
     pub input: Vec<PathBuf>,
-    /// Folder for part-00000.parquet, part-00001.parquet, ...; made if missing, must be empty
+    /// Folder for part-00000.parquet, part-00001.parquet, ... (records: part-00000, ...); made if missing, must be empty
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
     /// How it is read
@@ -151,8 +151,8 @@ pub struct ShuffleArgs {
 /// `exobus dedupe`
 #[derive(Debug, Clone, Args)]
 pub struct DedupeArgs {
-    /// Columns of which rows that are alike are one: url, or user,ts
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',', required = true)]
+    /// Columns of which rows that are alike are one: url, or user,ts [default: the key of 100-byte records]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub key: Vec<KeyColumn>,
     /// Which row stays: first, last or any
     #[arg(long, value_name = "WHICH", default_value = "first")]

@@ -6,15 +6,13 @@ use std::sync::Arc;
 
 use exobus_files::{FileStatus, Location};
 use exobus_tables::look::{ColumnStatistics, FirstRows, Look, TableStatistics, Value};
-use exobus_tables::sources::{FixedBudget, InputFormat, SourceError, print_column, print_type};
+use exobus_tables::sources::{FixedBudget, SourceError, print_column, print_type};
 use serde_json::json;
 
 use crate::cli::ShowArgs;
 use crate::exit::{Exit, Failure};
 use crate::report::{DrawnColumn, DrawnTable, bytes, count};
 use crate::table::{self, LOOK_BYTES};
-
-mod records;
 
 /// Shows what was asked for.
 ///
@@ -23,19 +21,13 @@ mod records;
 pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
     let files = listed(&args.input, args.partial)?;
     let options = args.read.options(args.schema_text.clone());
-    let is_records = options.format(&files[0].0).is_ok_and(|format| format == InputFormat::Records);
-    let text = match is_records {
-        true => records::show(args, &files)?,
-        false => {
-            let look = Look::new(files, options, Arc::new(FixedBudget::new(LOOK_BYTES)));
-            match args {
-                ShowArgs { schema: true, .. } => schema(&look, args.json),
-                ShowArgs { stats: true, .. } => look.statistics().map(|found| statistics(&found, args)),
-                _ => look.first_rows(args.rows as usize).map(|found| rows(&found, args)),
-            }
-            .map_err(source_failure)?
-        }
-    };
+    let look = Look::new(files, options, Arc::new(FixedBudget::new(LOOK_BYTES)));
+    let text = match args {
+        ShowArgs { schema: true, .. } => schema(&look, args.json),
+        ShowArgs { stats: true, .. } => look.statistics().map(|found| statistics(&found, args)),
+        _ => look.first_rows(args.rows as usize).map(|found| rows(&found, args)),
+    }
+    .map_err(source_failure)?;
     // Whoever reads may have seen enough.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
     Ok(Exit::Success)

@@ -15,7 +15,7 @@ use super::{
     session::{Ran, Session},
 };
 use crate::{
-    cli::SortArgs,
+    cli::{CutsName, SortArgs},
     exit::{Exit, Failure},
     report::{JobSummary, bytes, count},
 };
@@ -23,7 +23,7 @@ use crate::{
 /// Sorts and prints the summary.
 pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     if !args.key.is_empty() {
-        return super::tables::sort_by_key(args);
+        return super::tables::sort_by_key(args, args.key.clone());
     }
     let is_table = |format| format != InputFormat::Records;
     let format = super::tables::input_format(&args.input, &args.read, args.job.setup.partial);
@@ -35,7 +35,21 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         ));
     }
     if let Some(option) = args.read.given().or(args.write.given()) {
-        return Err(Failure::text(Exit::Usage, format!("{option} is for tables, which are sorted by --key COLUMN")));
+        let is_records = args.generate.is_none() && format == Some(InputFormat::Records);
+        return match args.cuts {
+            CutsName::Sampled if is_records => super::tables::sort_by_key(args, super::tables::key_of_records()),
+            _ if is_records => {
+                let what =
+                    format!("--cuts is for records that are sorted as they are, and {option} makes a table of them");
+                Err(Failure::text(Exit::Usage, what))
+            }
+            _ => Err(Failure::text(
+                Exit::Usage,
+                format!(
+                    "{option} is for tables, which are sorted by --key COLUMN, and for records: --input-format records"
+                ),
+            )),
+        };
     }
     let mut session = Session::open(&args.job)?;
     if args.generate.is_some() {

@@ -10,7 +10,8 @@ use exobus_tables::{
         sort::SortTable,
     },
     reading::ReadOptions,
-    sources::InputFormat,
+    semantics::KeyColumn,
+    sources::{InputFormat, records},
 };
 
 use super::{folders::Folders, keyed, session::Session};
@@ -26,23 +27,19 @@ pub(super) const DEDUPLICATED: TableWords = TableWords { did: "deduplicated" };
 pub(super) const CONVERTED: TableWords = TableWords { did: "converted" };
 
 /// Sorts a table and prints the summary.
-pub(super) fn sort_by_key(args: &SortArgs) -> Result<Exit, Failure> {
+pub(super) fn sort_by_key(args: &SortArgs, key: Vec<KeyColumn>) -> Result<Exit, Failure> {
     let output = args.output.as_deref().expect("clap requires it");
     let writing = args.write.options(args.job.setup.partitions, None);
     let named = (&args.input[..], output);
     let (session, folders, table) = open(&args.job, named, args.read.options(), writing)?;
-    let params = SortTable { table, key: args.key.clone() };
+    let params = SortTable { table, key };
     run_and_print(session, params, SORTED, args.job.setup.json, &folders.describe_output())
 }
 
-/// Shuffles a table, or records, and prints the summary.
+/// Shuffles a table, or records where nothing else is asked for, and prints the summary.
 pub fn shuffle_rows(args: &ShuffleArgs) -> Result<Exit, Failure> {
-    let format = input_format(&args.table.input, &args.table.read, args.table.job.setup.partial);
-    if format == Some(InputFormat::Records) {
-        let given = args.table.read.given().or(args.table.write.given());
-        if let Some(option) = given.or(args.rows_per_file.map(|_| "--rows-per-file")) {
-            return Err(Failure::text(Exit::Usage, format!("{option} is for tables, and the input is records")));
-        }
+    let is_more = args.table.read.given().or(args.table.write.given()).is_some() || args.rows_per_file.is_some();
+    if !is_more && format_of(&args.table) == Some(InputFormat::Records) {
         return keyed::shuffle_records(&args.table.job, &args.table.input, &args.table.output, args.seed);
     }
     run(&args.table, args.rows_per_file, SHUFFLED, |table| ShuffleTable { table, seed: args.seed })
@@ -50,13 +47,29 @@ pub fn shuffle_rows(args: &ShuffleArgs) -> Result<Exit, Failure> {
 
 /// Leaves one row of each key and prints the summary.
 pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
-    let DedupeArgs { key, keep, order_by, .. } = args.clone();
+    let DedupeArgs { mut key, keep, order_by, .. } = args.clone();
+    if key.is_empty() {
+        if format_of(&args.table) != Some(InputFormat::Records) {
+            let what = "a table is deduplicated by columns: say which, --key COLUMN";
+            return Err(Failure::text(Exit::Usage, what));
+        }
+        key = key_of_records();
+    }
     run(&args.table, None, DEDUPLICATED, |table| DedupeTable { table, key, keep, order_by })
 }
 
 /// Writes a table once more and prints the summary.
 pub fn convert_files(args: &ConvertArgs) -> Result<Exit, Failure> {
     run(&args.table, args.rows_per_file, CONVERTED, |table| ConvertTable { table })
+}
+
+/// What records are sorted and deduplicated by unless told.
+pub(super) fn key_of_records() -> Vec<KeyColumn> {
+    vec![KeyColumn::rising(records::KEY)]
+}
+
+fn format_of(table: &TableArgs) -> Option<InputFormat> {
+    input_format(&table.input, &table.read, table.job.setup.partial)
 }
 
 /// Runs a job over the table of these arguments.

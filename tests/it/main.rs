@@ -28,6 +28,7 @@ mod tables;
 mod tables_bad_input;
 mod tables_look;
 mod tables_read;
+mod tables_records;
 mod tables_verbs;
 mod tokens;
 mod tour;

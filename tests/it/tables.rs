@@ -78,6 +78,7 @@ fn what_is_wrong_with_a_table_or_its_key_is_said_with_what_to_do() {
     sort(&["--key", "cty"]).expect(2, &["cty", "city"]);
     sort(&["--key", "city:down"]).expect(2, &["city:down", ":desc"]);
     sort(&["--key", "id", "--compression", "rar"]).expect(2, &["snappy", "zstd"]);
+    sort(&["--key", "id", "--compression", "snappy"]).expect(2, &["csv is not written with", "snappy", "gzip:9"]);
     sort(&["--key", "id", "--schema", "city int64"]).expect(1, &["0.csv", "line", "column city", "--schema"]);
     fs::write(scratch.path("table/3.csv"), "id,city,ts\n1,2\n").unwrap();
     sort(&["--key", "id"]).expect(1, &["3.csv", "line 2"]);

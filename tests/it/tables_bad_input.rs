@@ -1,5 +1,6 @@
 //! Tables that cannot be used: named with file, place and what to do, and nothing is left under a final name.
 
+mod arrow;
 mod parquet;
 mod text;
 
@@ -37,6 +38,36 @@ fn sorted(scratch: &Scratch, input: &str, output: &str) -> u64 {
     let (path, output) = (scratch.text(input), scratch.text(output));
     let run = support::with_own_spill(scratch, &["sort", &path, "--key", "id", "--output", &output, "--json"]);
     run.expect(0, &[]).json()["rows"].as_u64().unwrap()
+}
+
+/// Also by a path that is another one for the same folder, and where the input is below the output.
+#[test]
+fn no_verb_writes_to_where_its_input_is() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.path("in/deep")).unwrap();
+    fs::write(scratch.path("in/deep/a.csv"), "id\n2\n1\n").unwrap();
+    fs::write(scratch.path("in/deep/part-00000"), [7; 300]).unwrap();
+    let verbs = [
+        ("sort", &["--key", "id"][..], "a.csv"),
+        ("shuffle", &["--seed", "1"], "a.csv"),
+        ("dedupe", &["--key", "id"], "a.csv"),
+        ("convert", &["--format", "parquet"], "a.csv"),
+        ("sort", &[], "part-00000"),
+        ("shuffle", &["--seed", "1"], "part-00000"),
+        ("dedupe", &[], "part-00000"),
+        ("convert", &[], "part-00000"),
+    ];
+    for (verb, more, file) in verbs {
+        for output in ["in/deep", "in", "in/../in/deep"] {
+            let (input, output) = (scratch.text(&format!("in/deep/{file}")), scratch.text(output));
+            let args = [&[verb, &input, "--output", &output][..], more].concat();
+            support::with_own_spill(&scratch, &args).expect(3, &["in", "not empty"]);
+            assert_eq!(names(&scratch.path("in/deep")), ["a.csv", "part-00000"], "{verb}");
+            assert_eq!(names(&scratch.path("in")), ["deep"], "{verb}");
+        }
+    }
+    assert_eq!(fs::read(scratch.path("in/deep/a.csv")).unwrap(), b"id\n2\n1\n");
+    assert_eq!(fs::read(scratch.path("in/deep/part-00000")).unwrap(), [7; 300]);
 }
 
 #[test]

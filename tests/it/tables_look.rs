@@ -97,11 +97,38 @@ fn records_are_shown_too() {
     let records = scratch.text("part-00000");
     exobus(&["generate", "--ascii", "--records", "7", &records]).expect(0, &[]);
     let shown = exobus(&["show", &records, "--rows", "2"]).expect(0, &[]).stdout.clone();
-    assert!(shown.contains("2 records, the first ones") && shown.lines().count() == 6, "{shown}");
+    assert!(
+        shown.contains("the first 2 rows") && shown.contains("FixedSizeBinary(10)") && shown.lines().count() == 6,
+        "{shown}"
+    );
     let key: String = fs::read(&records).unwrap()[100..110].iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(shown.contains(&format!("x'{key}'")), "{shown}");
-    assert!(exobus(&["show", &records, "--stats"]).expect(0, &[]).stdout.contains("7 records, 1 files, 700 B"));
-    exobus(&["show", &records, "--where", "key = 'x'"]).expect(2, &["--input-format"]);
+    assert!(exobus(&["show", &records, "--stats"]).expect(0, &[]).stdout.contains("7 rows, 1 files, 700 B"));
+    let schema = exobus(&["show", &records, "--schema"]).expect(0, &[]).stdout.clone();
+    assert_eq!(schema, "key FixedSizeBinary(10),\nvalue FixedSizeBinary(90)\n");
+    let found = exobus(&["show", &records, "--where", "key < ''", "--json"]).expect(0, &[]).json();
+    assert_eq!(found["rows"], serde_json::json!([]));
+    let torn = scratch.text("torn");
+    fs::write(&torn, [0; 130]).unwrap();
+    exobus(&["show", &torn]).expect(2, &["torn", "130 bytes", "--input-format"]);
+}
+
+#[test]
+fn packed_text_that_was_written_is_shown_and_checked_as_other_files_are() {
+    let scratch = Scratch::new();
+    let (input, output) = (write_table(&scratch), scratch.text("packed"));
+    let args = ["sort", &input, "--output", &output, "--key", "id:desc", "--files", "2", "--compression", "gzip"];
+    support::with_own_spill(&scratch, &[&args[..], &["--verify"]].concat()).expect(0, &[]);
+    assert_eq!(support::names(&scratch.path("packed")), ["_exobus.json", "part-00000.csv.gz", "part-00001.csv.gz"]);
+    let shown = exobus(&["show", &output, "--where", "id = 3", "--select", "price", "--json"]).expect(0, &[]).json();
+    assert_eq!(shown["rows"], serde_json::json!([{ "price": 3.5 }]));
+    let found = exobus(&["validate", &output, "--key", "id:desc", "--json"]).expect(0, &[]).json();
+    assert_eq!((&found["rows"], &found["unordered_rows"], &found["manifests"]), (&20_000.into(), &0.into(), &1.into()));
+    let part = scratch.path("packed/part-00001.csv.gz");
+    let mut bytes = fs::read(&part).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    fs::write(&part, bytes).unwrap();
+    exobus(&["validate", &output]).expect(1, &["part-00001.csv.gz", "cannot be unpacked"]);
 }
 
 #[test]

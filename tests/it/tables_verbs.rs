@@ -93,7 +93,7 @@ fn a_node_that_is_killed_changes_nothing_of_what_becomes_of_a_table() {
 }
 
 #[test]
-fn records_are_shuffled_as_ever_and_options_of_tables_are_not_for_them() {
+fn records_are_shuffled_as_ever_and_as_a_table_where_options_of_tables_say_so() {
     let scratch = Scratch::new();
     let (input, ours, theirs) = (scratch.text("in"), scratch.text("ours"), scratch.text("theirs"));
     exobus(&["generate", "--records", "20000", "--files", "2", &input]).expect(0, &[]);
@@ -109,8 +109,9 @@ fn records_are_shuffled_as_ever_and_options_of_tables_are_not_for_them() {
     }
     let none = scratch.text("none");
     exobus(&["shuffle", &input, "--seed", "3", "--output", &none, "--select", "key"])
-        .expect(2, &["--select", "records"]);
-    exobus(&["sort", &input, "--output", &none, "--format", "csv"]).expect(2, &["--format", "--key"]);
+        .expect(2, &["records are a column of", "--select"]);
+    exobus(&["sort", &input, "--output", &none, "--format", "csv"]).expect(2, &["column key", "text is UTF-8"]);
+    exobus(&["sort", "--generate", "1MB", "--format", "parquet"]).expect(2, &["--format is for tables", "--key"]);
 }
 
 #[test]

@@ -15,6 +15,14 @@ pub enum TableError {
         /// Why not, and what to do.
         why: &'static str,
     },
+    /// Columns that are not those of the records of the sort benchmark.
+    #[error(
+        "records are a column of FixedSizeBinary(10) and one of FixedSizeBinary(90), and the table has {columns}: --select two such columns, or write another --format"
+    )]
+    NotRecords {
+        /// Names and types of the columns.
+        columns: String,
+    },
     /// A column cannot be a key.
     #[error("column {column} cannot be a key: {data_type} has no order ({why})")]
     NoOrder {
@@ -283,7 +291,7 @@ impl TableError {
             }
             Self::NullInColumn { column, batch, row } => {
                 let what = format!(
-                    "column {column} has a null, and its field says that there is none: make the field nullable where the file is written"
+                    "column {column} has a null, and its field says that there is none (those of records never have one): make the field nullable where the file is written"
                 );
                 Some((*batch as usize, *row as usize, what))
             }

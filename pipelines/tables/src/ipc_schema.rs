@@ -17,13 +17,18 @@ pub(crate) fn made_bytes(bytes: u64) -> u64 {
     40 * bytes + (64 << 10)
 }
 
+/// What is wrong, without where in the tables of the library it was noticed, which is lines more.
+pub(crate) fn one_line(error: flatbuffers::InvalidFlatbuffer) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
 /// The schema in the header of a message, which may have a marker and its length before it.
 pub(crate) fn of_message(bytes: &[u8]) -> Result<Schema, String> {
     let header = match bytes {
         [0xff, 0xff, 0xff, 0xff, _, _, _, _, header @ ..] => header,
         header => header,
     };
-    let message = root_as_message_with_opts(&verifier(header.len()), header).map_err(|error| error.to_string())?;
+    let message = root_as_message_with_opts(&verifier(header.len()), header).map_err(one_line)?;
     made(message.header_as_schema().ok_or("a message that is no schema")?)
 }
 

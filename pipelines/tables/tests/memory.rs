@@ -14,7 +14,8 @@ use exobus_files::{LocalFiles, Location};
 use exobus_tables::look::Look;
 use exobus_tables::reading::ReadOptions;
 use exobus_tables::semantics::KeyColumn;
-use exobus_tables::sinks::{ParquetOptions, ParquetSink};
+use exobus_tables::sinks::Compression::Gzip;
+use exobus_tables::sinks::{FileForm, OutputFormat, ParquetOptions, ParquetSink, SinkOptions, TableSink};
 use exobus_tables::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -204,6 +205,9 @@ fn what_reading_takes_was_granted() {
     let path = folder.path().join("t.csv.zst");
     std::fs::write(&path, zstd::bulk::compress(text.as_bytes(), 1).unwrap()).unwrap();
     check(&path, 200_000);
+    let path = folder.path().join("part-00000");
+    std::fs::write(&path, vec![7; 20_000_000]).unwrap();
+    check(&path, 200_000);
 }
 
 #[test]
@@ -240,6 +244,26 @@ fn what_writing_takes_was_granted() {
         COUNTS.set(false);
         let _ = std::panic::take_hook();
         assert_eq!(GRANTED.get(), 0);
+        assert!(UNASKED.get() <= UNASKED_MAX, "{} bytes were not granted", UNASKED.get());
+    }
+}
+
+#[test]
+fn what_packing_text_takes_was_granted() {
+    let batch = table(120_000).project(&[0, 1]).unwrap();
+    for level in [1, 6, 9] {
+        let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
+        let form = FileForm::new(OutputFormat::Csv, Some(Gzip(level))).unwrap();
+        begin();
+        let mut sink = TableSink::new(std::io::sink(), &batch.schema(), &SinkOptions::new(form), &budget).unwrap();
+        for at in (0..batch.num_rows()).step_by(10_000) {
+            sink.write(&batch.slice(at, 10_000)).unwrap();
+        }
+        let granted = GRANTED.get();
+        sink.finish().unwrap();
+        COUNTS.set(false);
+        let _ = std::panic::take_hook();
+        assert!((granted, GRANTED.get()) == (512 << 10, 0), "{granted}");
         assert!(UNASKED.get() <= UNASKED_MAX, "{} bytes were not granted", UNASKED.get());
     }
 }

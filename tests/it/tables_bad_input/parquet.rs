@@ -9,10 +9,11 @@ use ::parquet::file::metadata::{
     ColumnChunkMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter, RowGroupMetaDataBuilder,
 };
 use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
+use ::parquet::file::statistics::Statistics;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
 
-use super::{Scratch, refused, sorted};
+use super::{Scratch, refused, sorted, support};
 
 const ROWS: i64 = 1000;
 /// Bytes of the footer's length and of the name of the format, at the end of a file.
@@ -51,6 +52,14 @@ fn written() -> Vec<u8> {
 fn footer_of(bytes: &[u8]) -> usize {
     let tail = bytes.len() - TAIL;
     tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize
+}
+
+/// A file of these columns.
+fn without_rows(columns: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let schema = Arc::new(parse_message_type(&format!("message m {{ {columns} }}")).unwrap());
+    SerializedFileWriter::new(&mut bytes, schema, Default::default()).unwrap().close().unwrap();
+    bytes
 }
 
 type Group = RowGroupMetaDataBuilder;
@@ -179,6 +188,49 @@ fn footers_that_lie_about_rows_sizes_and_places_are_found_out() {
     lie("huge.parquet", huge, &["more rows or bytes than any file has"]);
 }
 
+/// Bounds and counts of nulls that no values can have: rows that meet a condition are found all the same.
+#[test]
+fn statistics_that_cannot_be_leave_no_row_out() {
+    let scratch = Scratch::new();
+    let good = written();
+    // The name of the first row of the second row group.
+    let condition = "--where=name = 'the name of 2000'";
+    let bounds = |least: &str, greatest: &str, nulls| {
+        Statistics::byte_array(Some(least.into()), Some(greatest.into()), None, nulls, false)
+    };
+    for (what, statistics) in [
+        ("turned", bounds("z", "a", Some(0))),
+        ("nulls-only", Statistics::byte_array(None, None, None, Some(ROWS as u64), false)),
+        ("nulls-too-many", bounds("the", "thf", Some(ROWS as u64 + 1))),
+        ("nulls-beyond-all", bounds("the", "thf", Some(u64::MAX / 2))),
+        (
+            "no-text",
+            Statistics::byte_array(Some(vec![0xff; 3].into()), Some(vec![0xff; 2].into()), None, Some(0), false),
+        ),
+    ] {
+        let name = format!("{what}.parquet");
+        let lies = with_lies(&good, |group| group, |column| column.set_statistics(statistics.clone()));
+        fs::write(scratch.path(&name), lies).unwrap();
+        let (input, output) = (scratch.text(&name), scratch.text(what));
+        let args = ["sort", &input, "--key", "id", condition, "--output", &output, "--json"];
+        assert_eq!(support::with_own_spill(&scratch, &args).expect(0, &[]).json()["rows"], 1, "{what}");
+        support::exobus(&["show", &input, "--stats"]).expect(0, &[]);
+    }
+}
+
+#[test]
+fn columns_of_parquet_that_cannot_be_told_apart_are_named() {
+    let scratch = Scratch::new();
+    for (what, columns, texts) in [
+        ("twice", "required int64 id; required int64 id;", &["column id", "rename"][..]),
+        ("case", "required int64 id; required int64 city; required int64 City;", &["column City", "rename"]),
+    ] {
+        let name = format!("{what}.parquet");
+        fs::write(scratch.path(&name), without_rows(columns)).unwrap();
+        refused(&scratch, &name, &[], 1, &[&[name.as_str()], texts].concat());
+    }
+}
+
 /// What footers say of sizes plans memory and nothing else.
 #[test]
 fn sizes_that_are_said_too_small_change_nothing_but_the_memory_that_is_asked_for() {
@@ -192,12 +244,12 @@ fn sizes_that_are_said_too_small_change_nothing_but_the_memory_that_is_asked_for
 #[test]
 fn columns_without_an_order_are_no_key() {
     let scratch = Scratch::new();
-    let schema = "message m { required int64 id; required fixed_len_byte_array(12) span (INTERVAL); }";
-    let mut bytes = Vec::new();
-    let schema = Arc::new(parse_message_type(schema).unwrap());
-    let file = SerializedFileWriter::new(&mut bytes, schema, Default::default()).unwrap();
-    file.close().unwrap();
-    fs::write(scratch.path("spans.parquet"), bytes).unwrap();
+    let bytes = without_rows(
+        "required int64 id; required fixed_len_byte_array(12) span (INTERVAL);
+        required group tags (MAP) { repeated group entries { required binary key (UTF8); optional int64 value; } }",
+    );
+    fs::write(scratch.path("t.parquet"), bytes).unwrap();
     let texts = ["column span cannot be a key", "a month is no number of days"];
-    refused(&scratch, "spans.parquet", &["--key", "id,span"], 2, &texts);
+    refused(&scratch, "t.parquet", &["--key", "id,span"], 2, &texts);
+    refused(&scratch, "t.parquet", &["--key", "tags"], 2, &["column tags cannot be a key", "has no order"]);
 }

@@ -20,6 +20,7 @@ fn text_that_is_no_table_is_told_by_line_and_column_and_with_what_to_do() {
         ("utf16.csv", b"\xff\xfei\0d\0\n\0", &["UTF-16", "iconv"]),
         ("type.csv", late.as_bytes(), &["line 12002", "column id", "\"x\"", "--schema \"id text\""]),
         ("torn.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\xff and no more", &["damaged at byte", "unpacked"]),
+        ("torn.csv.zst", b"\x28\xb5\x2f\xfd\x04\x58 and no more", &["damaged at byte", "unpacked"]),
         ("records", b"id,city\n1,rome\n", &["records", "--input-format"]),
     ] {
         fs::write(scratch.path(name), text).unwrap();
@@ -49,7 +50,18 @@ fn a_column_that_is_not_there_has_a_name_like_it() {
     let scratch = Scratch::new();
     fs::write(scratch.path("t.csv"), "id,city\n1,rome\n").unwrap();
     refused(&scratch, "t.csv", &["--key", "id,ctiy:desc"], 2, &["no column ctiy", "did you mean city?"]);
-    refused(&scratch, "t.csv", &["--key", "id", "--schema", "ctiy text"], 2, &["no column ctiy", "did you mean city?"]);
+    let like = &["no column ctiy", "did you mean city?"];
+    for option in ["--schema=ctiy text", "--select=id,ctiy", "--where=ctiy = 'rome'", "--where=id = 1 or ctiy is null"]
+    {
+        refused(&scratch, "t.csv", &["--key", "id", option], 2, like);
+    }
+    let (input, output) = (scratch.text("t.csv"), scratch.text("out"));
+    for more in [&["--key", "ctiy"][..], &["--key", "id", "--order-by", "ctiy:desc"]] {
+        let args = [&["dedupe", &input, "--output", &output][..], more].concat();
+        let run = support::with_own_spill(&scratch, &args);
+        run.expect(2, like);
+        super::nothing_is_left(&scratch.path("out"), &run);
+    }
 }
 
 #[test]
@@ -69,9 +81,9 @@ fn a_field_of_300_mb_is_refused_with_its_line_in_little_memory() {
 }
 
 #[test]
-fn a_file_that_grows_or_changes_while_it_is_sorted_is_named() {
+fn a_file_that_grows_changes_or_vanishes_while_it_is_sorted_is_named() {
     let scratch = Scratch::new();
-    for (way, grows) in [("grows", true), ("changes", false)] {
+    for (way, code, text) in [("grows", 1, "changed"), ("changes", 1, "changed"), ("vanishes", 3, "No such file")] {
         let folder = scratch.path(way);
         fs::create_dir(&folder).unwrap();
         for file in 0..4 {
@@ -86,10 +98,13 @@ fn a_file_that_grows_or_changes_while_it_is_sorted_is_named() {
         let (run, _) = support::cluster::watched(&scratch, command, |events, _| {
             if !touched && events.finished("table.describe") == 1 {
                 let last = folder.join("3.csv");
-                match grows {
-                    true => fs::OpenOptions::new().append(true).open(last).unwrap().write_all(b"1,one more\n").unwrap(),
+                match way {
+                    "grows" => {
+                        fs::OpenOptions::new().append(true).open(last).unwrap().write_all(b"1,one more\n").unwrap()
+                    }
+                    "vanishes" => fs::remove_file(last).unwrap(),
                     // As long as it was, and another file.
-                    false => {
+                    _ => {
                         let text = fs::read_to_string(&last).unwrap().replace("note of 7", "note of 8");
                         fs::write(folder.join("new"), text).unwrap();
                         fs::rename(folder.join("new"), last).unwrap();
@@ -99,7 +114,7 @@ fn a_file_that_grows_or_changes_while_it_is_sorted_is_named() {
             }
         });
         assert!(touched);
-        run.expect(1, &["3.csv", "changed"]);
+        run.expect(code, &["3.csv", text]);
         super::nothing_is_left(&scratch.path("out"), &run);
     }
 }

@@ -103,6 +103,7 @@ pub(super) fn of_table(error: TableError) -> TaskError {
         | TableError::NoKey
         | TableError::NoOrder { .. }
         | TableError::Unsupported { .. }
+        | TableError::NotRecords { .. }
         | TableError::SelectedTwice { .. }
         | TableError::KeyNotSelected { .. }
         | TableError::Expression(_) => TaskError::request(error),

@@ -115,7 +115,7 @@ pub(super) fn write_file(
     let mut mapping = function.map(|function| Mapping::new(function, &table.schema)).transpose()?;
     let schema = match &mapping {
         None => table.schema.clone(),
-        Some(mapping) => stored_schema(params.file.format.types(), mapping.schema()).map_err(of_table)?,
+        Some(mapping) => stored_schema(params.file.form.format().types(), mapping.schema()).map_err(of_table)?,
     };
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
     let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
@@ -181,6 +181,10 @@ pub(super) async fn rewritten(
     let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
     let parts = parts(&described, writing)?;
     let splits = described.numbered_splits();
+    let outside_bytes = |part: &FilePlan| {
+        let (bytes, rows, largest) = read_about(&splits[part.splits.clone()], part.rows);
+        LOOK_BYTES + writing.sink_bytes(described.form, bytes, rows) + largest / 4
+    };
     for part in &parts {
         let what = || {
             let place = splits.get(part.splits.start).map_or("the table".to_owned(), |(file, split)| {
@@ -188,7 +192,7 @@ pub(super) async fn rewritten(
             });
             format!("{place}, of which a file is to be written,")
         };
-        refuse_beyond(sizes, (outside_bytes(&splits[part.splits.clone()], part.rows, writing), 0), what)?;
+        refuse_beyond(sizes, (outside_bytes(part), 0), what)?;
     }
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     let plan = Plan::of_chunks(sizes, Some(parts.len() as u32), 1 << 20).map_err(JobError::program)?;
@@ -198,14 +202,14 @@ pub(super) async fn rewritten(
     let file = FileParams {
         directory: rewrite.output.clone(),
         name: String::new(),
-        format: described.format,
+        form: described.form,
         options: writing,
         sorted_by: Vec::new(),
         buffer_bytes: plan.output_buffer_bytes,
     };
     let mut made = Vec::with_capacity(parts.len());
     for (number, part) in parts.iter().enumerate() {
-        let name = format!("{}.{}", part_name(number, parts.len()), file.format);
+        let name = file.form.file_name(&part_name(number, parts.len()));
         let mut pieces = Vec::new();
         for at in part.splits.clone() {
             let (file, split) = splits[at];
@@ -220,7 +224,7 @@ pub(super) async fn rewritten(
         };
         let options = TaskOptions {
             scratch_bytes: vec![file.buffer_bytes; 2],
-            outside_bytes: outside_bytes(&splits[part.splits.clone()], part.rows, writing),
+            outside_bytes: outside_bytes(part),
             ..TaskOptions::default()
         };
         let args = [layout.arg()];
@@ -253,7 +257,7 @@ pub(super) async fn rewritten(
         let detail = format!("{rows} rows are to be read; read {} rows", read.rows);
         return Err(JobError::Conservation { edge: "input -> output".to_owned(), detail });
     }
-    output.commit(&made, manifest(file.format, &schema)).await?;
+    output.commit(&made, manifest(file.form.format(), &schema)).await?;
     Ok(Rewritten {
         rows_read: read.rows,
         rows: written.rows,
@@ -268,8 +272,8 @@ pub(super) async fn rewritten(
     })
 }
 
-/// What the task takes beside the store that writes so many rows of these splits, or all.
-fn outside_bytes(splits: &[(&DescribedFile, usize)], rows: Option<u64>, writing: WriteOptions) -> u64 {
+/// What a task reads, about, that writes so many rows of these splits, or all: bytes of their values, rows, and the bytes of the largest split.
+fn read_about(splits: &[(&DescribedFile, usize)], rows: Option<u64>) -> (u64, u64, u64) {
     let splits = || splits.iter().map(|(file, split)| &file.splits[*split]);
     let of_splits =
         splits().fold((0, 0), |(bytes, rows), split| (bytes + split.value_bytes, rows + split.rows_about()));
@@ -279,7 +283,7 @@ fn outside_bytes(splits: &[(&DescribedFile, usize)], rows: Option<u64>, writing:
         (None, all) => all,
     };
     let largest = splits().map(|split| split.value_bytes).max().unwrap_or(0);
-    LOOK_BYTES + writing.sink_bytes(bytes, rows) + largest / 4
+    (bytes, rows, largest)
 }
 
 /// What goes into each file: at least one, also of a table without a row.

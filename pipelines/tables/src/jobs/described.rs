@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::budget::{TaskBudget, of_table};
+use super::output::WriteOptions;
 use super::rewrite::Rewrite;
 use super::table::with_places;
 use crate::block::Layout;
 use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::{KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
-use crate::sinks::OutputFormat;
+use crate::sinks::{Compression, FileForm, OutputFormat};
 use crate::sources::text::{Packing, TextState};
 use crate::sources::{InputFile, InputFormat, NamedTypes, Source, SourceError, print_schema};
 
@@ -42,8 +43,9 @@ pub(super) struct DescribeParams {
     pub(super) partial: bool,
     /// Columns that the job looks at.
     pub(super) key: Vec<KeyColumn>,
-    /// What files will be written as, where that is said.
+    /// What files will be written as, and how they are compressed, where that is said.
     pub(super) format: Option<OutputFormat>,
+    pub(super) compression: Option<Compression>,
     pub(super) reading: ReadOptions,
 }
 
@@ -55,7 +57,7 @@ pub(super) struct Described {
     pub(super) files: Vec<DescribedFile>,
     pub(super) reading: Reading,
     /// What files will be written as.
-    pub(super) format: OutputFormat,
+    pub(super) form: FileForm,
 }
 
 /// One of its files.
@@ -110,9 +112,10 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
         listed.push((location.to_path_buf(), status));
         context.check_cancelled()
     })?;
-    let first = listed.first().map(|(path, _)| params.reading.format(&Location::from(path)));
-    let first = first.transpose().map_err(TaskError::request)?;
-    let format = params.format.or(first.and_then(OutputFormat::of)).unwrap_or_default();
+    let formats = params.reading.formats(listed.iter().map(|(path, _)| Location::from(path)));
+    let first = formats.map_err(|error| budget.of_source(error))?;
+    let format = params.format.or(first.map(OutputFormat::of)).unwrap_or_default();
+    let form = FileForm::new(format, params.compression).map_err(TaskError::request)?;
     let types = types_of_text(&listed, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
     let reading = ReadOptions { schema, ..params.reading };
@@ -151,7 +154,7 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
             file.leave_out(&statistics.left_out(&bound, &table, &file.rows()));
         }
     }
-    Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading, format })
+    Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading, form })
 }
 
 /// Types of the columns of text of all files.
@@ -181,7 +184,7 @@ fn splits(source: &Source, reading: &ReadOptions, budget: &Arc<TaskBudget>) -> R
             // Small numbers take more room than their text.
             Source::Text(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
             Source::Text(_) => split.bytes.saturating_mul(PACKED),
-            Source::Ipc(_) => split.bytes,
+            Source::Ipc(_) | Source::Records(_) => split.bytes,
         };
         let (rows_max, bytes_max) = SPLIT_MAX;
         if value_bytes > bytes_max || split.rows.is_some_and(|rows| rows > rows_max) {
@@ -262,7 +265,8 @@ impl Described {
     /// Looks at a table, of which a job looks at these columns.
     pub(super) async fn of(futures: &Futures, rewrite: &Rewrite, key: &[KeyColumn]) -> Result<Self, JobError> {
         let Rewrite { inputs, reading, writing, partial, .. } = rewrite.clone();
-        let params = DescribeParams { inputs, partial, key: key.to_vec(), format: writing.format, reading };
+        let WriteOptions { format, compression, .. } = writing;
+        let params = DescribeParams { inputs, partial, key: key.to_vec(), format, compression, reading };
         let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
         futures.get_value(&futures.submit_with(describe, &params, &[], options)?).await
     }

@@ -9,6 +9,7 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
 use exobus_files::{IoBuffer, Location, OutputFolder, Schema, Token};
 use exobus_shuffle::jobs::outputs::{self, PartFailure, PartFile};
+use exobus_shuffle::records::RECORD_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
@@ -17,10 +18,10 @@ use crate::block::{Gather, Layout, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
 use crate::sinks::{
-    Compression, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, ParquetOptions, SinkError, SortedColumn,
-    TableSink, as_text,
+    Compression, FileForm, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, SinkError, SinkOptions,
+    SortedColumn, TableSink, as_text, packing_bytes,
 };
-use crate::sources::{BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema};
+use crate::sources::{BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema, records};
 
 /// How much is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,8 +56,8 @@ impl FileSize {
 pub struct WriteOptions {
     /// The format; `None`: that of the first file that is read.
     pub format: Option<OutputFormat>,
-    /// How pages of Parquet are compressed.
-    pub compression: Compression,
+    /// How files are compressed; `None`: Parquet with Snappy, others not at all.
+    pub compression: Option<Compression>,
     /// Most rows of a row group of Parquet.
     pub group_rows: u64,
     /// How much is in a file.
@@ -68,17 +69,17 @@ pub struct WriteOptions {
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        let (compression, file_size) = (Compression::default(), FileSize::default());
-        Self { format: None, compression, group_rows: GROUP_ROWS, file_size, verify: false }
+        Self { format: None, compression: None, group_rows: GROUP_ROWS, file_size: FileSize::default(), verify: false }
     }
 }
 
 impl WriteOptions {
-    /// Memory that a sink takes for a file of so many bytes of values and rows.
-    pub(super) fn sink_bytes(&self, file_bytes: u64, rows: u64) -> u64 {
+    /// Memory that a sink of this form takes for a file of so many bytes of values and rows.
+    pub(super) fn sink_bytes(&self, form: FileForm, file_bytes: u64, rows: u64) -> u64 {
         let (rows, group_rows) = (rows.max(1), self.group_rows.min(rows.max(1)));
         let group_bytes = u128::from(file_bytes) * u128::from(group_rows) / u128::from(rows);
-        GROUP_MEMORY_FACTOR * GROUP_BYTES.min(group_bytes as u64)
+        let packing = if form.format().types() == FileTypes::Text { packing_bytes(form.compression()) } else { 0 };
+        GROUP_MEMORY_FACTOR * GROUP_BYTES.min(group_bytes as u64) + packing
     }
 }
 
@@ -90,7 +91,7 @@ pub(super) struct FileParams {
     pub(super) directory: std::path::PathBuf,
     /// The name of the file in it.
     pub(super) name: String,
-    pub(super) format: OutputFormat,
+    pub(super) form: FileForm,
     pub(super) options: WriteOptions,
     /// By what its rows are sorted, which readers are told.
     pub(super) sorted_by: Vec<KeyColumn>,
@@ -107,6 +108,9 @@ pub(super) struct Written {
 
 /// What the manifest of a folder of such files says of them.
 pub(super) fn manifest(format: OutputFormat, schema: &SchemaRef) -> Schema {
+    if format == OutputFormat::Records {
+        return Schema::records(RECORD_BYTES as u64, records::KEY_BYTES as u64);
+    }
     let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
     let delimiter = if format == OutputFormat::Tsv { '\t' } else { ',' };
     Schema::columns(&format.to_string(), columns, delimiter, format.types() == FileTypes::Text)
@@ -136,11 +140,10 @@ impl<'a> PartWriter<'a> {
     ) -> Result<Self, TaskError> {
         let file = PartFile::new(outputs::create_file(context, (&params.directory, &params.name), buffers, 0)?);
         let failure = file.failure();
-        let parquet = params.parquet(schema);
-        let sink = TableSink::new(params.format, file, schema, &parquet, &budget.shared());
+        let sink = TableSink::new(file, schema, &params.sink(schema), &budget.shared());
         let sink = sink.map_err(|error| budget.of_sink(error, failure.take()))?;
         let (row_hash, stored_hash) = (RowHash::default(), RowHash::default());
-        let verify = params.options.verify.then(|| params.format.types());
+        let verify = params.options.verify.then(|| params.form.format().types());
         Ok(Self { sink, failure, schema, hasher, budget: budget.clone(), row_hash, stored_hash, verify })
     }
 
@@ -181,8 +184,8 @@ impl<'a> PartWriter<'a> {
         if self.verify.is_some() {
             let folder = OutputFolder::new(&params.directory, context.job())?;
             let place = folder.working_place().join(&token.temporary);
-            let is_over = || context.cancelled();
-            let read = read_back(&place, params.format, (self.schema, self.hasher), &self.budget.shared(), is_over);
+            let (is_over, format) = (|| context.cancelled(), params.form.format());
+            let read = read_back(&place, format, (self.schema, self.hasher), &self.budget.shared(), is_over);
             let read = read.map_err(|error| self.budget.of_source(error))?.ok_or(TaskError::Cancelled)?;
             if (read.rows, read.row_hash) != (rows, self.stored_hash) {
                 let (name, wrote, found) = (&token.name, self.stored_hash, read);
@@ -206,6 +209,8 @@ fn read_back(
     is_over: impl Fn() -> bool,
 ) -> Result<Option<Output>, SourceError> {
     let input = InputFile::open(&*location.system()?, location)?;
+    // Columns of records have names of their own; hashes go by where columns stand.
+    let schema = if format == OutputFormat::Records { records::schema() } else { schema };
     let failed = |error| SourceError::Table { file: input.name().clone(), error };
     let types = || print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
     let is_text = format.types() == FileTypes::Text;
@@ -230,14 +235,13 @@ fn failed(budget: &TaskBudget, failure: &PartFailure, error: SinkError) -> TaskE
 }
 
 impl FileParams {
-    fn parquet(&self, schema: &SchemaRef) -> ParquetOptions {
+    fn sink(&self, schema: &SchemaRef) -> SinkOptions {
         let sorted = |key: &KeyColumn| {
             let (column, _) = schema.column_with_name(&key.column)?;
             Some(SortedColumn { column, falling: key.descending, nulls_first: key.nulls == Nulls::First })
         };
         let sorted_by = self.sorted_by.iter().map_while(sorted).collect();
-        let WriteOptions { compression, group_rows, .. } = self.options;
-        ParquetOptions { compression: compression.codec(), sorted_by, group_rows }
+        SinkOptions { form: self.form, sorted_by, group_rows: self.options.group_rows }
     }
 }
 
@@ -260,9 +264,12 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
         let (schema, hasher) = (batch.schema(), RowHasher::new(&batch.schema()).unwrap());
         let wrote = (1000, hasher.sum(&batch).unwrap());
-        for format in OutputFormat::NAMES.map(|(_, format)| format) {
-            let parquet = ParquetOptions { compression: Compression::None.codec(), ..ParquetOptions::default() };
-            let mut sink = TableSink::new(format, Vec::new(), &schema, &parquet, &budget).unwrap();
+        let packed = [Compression::Gzip(1), Compression::Zstd(1)].map(|of| (OutputFormat::Csv, of));
+        let forms = OutputFormat::NAMES.map(|(_, format)| (format, Compression::None));
+        let is_of_numbers = |(format, _): &(OutputFormat, _)| *format != OutputFormat::Records;
+        for (format, compression) in forms.into_iter().chain(packed).filter(is_of_numbers) {
+            let options = SinkOptions::new(FileForm::new(format, Some(compression)).unwrap());
+            let mut sink = TableSink::new(Vec::new(), &schema, &options, &budget).unwrap();
             sink.write(&batch).unwrap();
             let (mut bytes, _) = sink.finish().unwrap();
             let read = |bytes: &[u8]| {
@@ -271,6 +278,12 @@ mod tests {
                 read.map(|read| read.map(|read| (read.rows, read.row_hash)).unwrap())
             };
             assert_eq!(read(&bytes).unwrap(), wrote, "{format}");
+            if compression != Compression::None {
+                let at = bytes.len() / 2;
+                bytes[at] ^= 1;
+                assert!(read(&bytes).is_err(), "{compression}");
+                continue;
+            }
             let value = (500 * 0x0101_0101_i64).to_string();
             let value = if format.types() == FileTypes::Text {
                 value.into_bytes()
@@ -291,8 +304,10 @@ mod tests {
         let numbers = Int64Array::from_iter_values(0..5 * BATCH_ROWS_MAX as i64);
         let batch = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
         let (schema, hasher) = (batch.schema(), RowHasher::new(&batch.schema()).unwrap());
-        for format in OutputFormat::NAMES.map(|(_, format)| format) {
-            let mut sink = TableSink::new(format, Vec::new(), &schema, &ParquetOptions::default(), &budget).unwrap();
+        let formats = OutputFormat::NAMES.map(|(_, format)| format);
+        for format in formats.into_iter().filter(|format| *format != OutputFormat::Records) {
+            let options = SinkOptions::new(FileForm::new(format, Some(Compression::None)).unwrap());
+            let mut sink = TableSink::new(Vec::new(), &schema, &options, &budget).unwrap();
             sink.write(&batch).unwrap();
             std::fs::write(&path, sink.finish().unwrap().0).unwrap();
             let asked = Cell::new(0);

@@ -31,6 +31,7 @@ impl Look {
     pub fn first_rows(&self, count: usize) -> Result<FirstRows, SourceError> {
         let (mut unified, mut read, mut left, mut files_read) = (None, Vec::new(), count, 0);
         let (mut schema, mut is_all) = (None, true);
+        self.check_formats()?;
         for listed in &self.files {
             if left == 0 && schema.is_some() {
                 is_all = false;

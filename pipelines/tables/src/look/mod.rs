@@ -57,6 +57,7 @@ impl Look {
 
     /// The table of all files, which has all columns, and how they are read: with the types of all columns of text.
     fn table(&self) -> Result<(ReadOptions, SchemaRef), SourceError> {
+        self.check_formats()?;
         let options = self.typed(&self.files)?;
         let mut unified = None;
         for file in &self.files {
@@ -89,6 +90,11 @@ impl Look {
         let types = self.options.types_of_text(&text, &self.budget)?;
         let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
         Ok(ReadOptions { schema, ..self.options.clone() })
+    }
+
+    /// Refuses records beside other formats.
+    fn check_formats(&self) -> Result<(), SourceError> {
+        self.options.formats(self.files.iter().map(|(location, _)| location.clone())).map(drop)
     }
 
     fn format(&self, location: &Location) -> Result<InputFormat, SourceError> {

@@ -39,6 +39,26 @@ impl ReadOptions {
         self.format.as_ref().map_or_else(|| Ok(InputFormat::of(location)), |name| name.parse())
     }
 
+    /// The format of the first of some files, where there is one. All of them have records, or none has.
+    ///
+    /// # Errors
+    /// [`SourceError::Names`]: the one that is said is none; some have records, and others not.
+    pub fn formats(&self, files: impl Iterator<Item = Location>) -> Result<Option<InputFormat>, SourceError> {
+        let mut first = None;
+        for location in files {
+            let named = |what| SourceError::Names { file: location.to_string().into(), what };
+            let format = self.format(&location).map_err(named)?;
+            let (other, of_other) = first.get_or_insert_with(|| (location.clone(), format));
+            if (format == InputFormat::Records) != (*of_other == InputFormat::Records) {
+                return Err(named(format!(
+                    "by its name it has {format}, and {other} has {of_other}: records, as which all files without an extension that is known are read, \
+                     go together with no other format; read them apart, or say --input-format"
+                )));
+            }
+        }
+        Ok(first.map(|(_, format)| format))
+    }
+
     /// The types that are said.
     ///
     /// # Errors

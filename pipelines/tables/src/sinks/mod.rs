@@ -2,7 +2,8 @@
 //!
 //! - [`ParquetSink`]: row groups whose borders follow from the rows alone;
 //! - [`IpcSink`]: Arrow IPC;
-//! - [`TextSink`]: CSV and TSV;
+//! - [`TextSink`]: CSV and TSV, which may be packed;
+//! - [`RecordsSink`]: those of the sort benchmark;
 //! - [`TableSink`]: any of them ([`OutputFormat`]).
 //!
 //! Promises: bytes of a file follow from schema, rows and options, however rows come in batches, and whatever memory there is; rows come in the types of the schema
@@ -12,17 +13,22 @@ mod border;
 mod compression;
 mod dictionaries;
 mod ipc;
+mod packed;
 mod parquet;
+mod records;
 mod table;
 mod text;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 
-pub use self::compression::{Compression, UnknownCompression};
+pub use self::compression::{Compression, FileForm, NotCompressed, TEXT_ZSTD_MAX, UnknownCompression};
 pub use self::ipc::IpcSink;
+pub use self::packed::Packed;
+pub(crate) use self::packed::packing_bytes;
 pub use self::parquet::{GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
-pub use self::table::{OutputFormat, TableSink};
+pub use self::records::RecordsSink;
+pub use self::table::{OutputFormat, SinkOptions, TableSink};
 pub use self::text::TextSink;
 pub(crate) use self::text::{as_text, date_text, field_text};
 use crate::TableError;

@@ -9,7 +9,10 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use super::{IpcSink, ParquetOptions, ParquetSink, SinkError, TextSink};
+use super::packed::Packed;
+use super::{
+    FileForm, GROUP_ROWS, IpcSink, ParquetOptions, ParquetSink, RecordsSink, SinkError, SortedColumn, TextSink,
+};
 use crate::semantics::FileTypes;
 use crate::sources::text::Dialect;
 use crate::sources::{InputFormat, MemoryBudget};
@@ -27,21 +30,28 @@ pub enum OutputFormat {
     Tsv,
     /// Arrow IPC, as a file.
     Arrow,
+    /// Records of the sort benchmark, of tables with a column of 10 bytes and one of 90.
+    Records,
 }
 
 impl OutputFormat {
-    /// What `--format` calls them, which is the extension of such files, too.
-    pub const NAMES: [(&str, Self); 4] =
-        [("parquet", Self::Parquet), ("csv", Self::Csv), ("tsv", Self::Tsv), ("arrow", Self::Arrow)];
+    /// What `--format` calls them, which is the extension of such files, too, but for records, which have none.
+    pub const NAMES: [(&str, Self); 5] = [
+        ("parquet", Self::Parquet),
+        ("csv", Self::Csv),
+        ("tsv", Self::Tsv),
+        ("arrow", Self::Arrow),
+        ("records", Self::Records),
+    ];
 
-    /// That of files that were read; `None`: those are of no table.
-    pub fn of(read: InputFormat) -> Option<Self> {
+    /// That of files that were read.
+    pub fn of(read: InputFormat) -> Self {
         match read {
-            InputFormat::Parquet => Some(Self::Parquet),
-            InputFormat::Csv => Some(Self::Csv),
-            InputFormat::Tsv => Some(Self::Tsv),
-            InputFormat::Arrow => Some(Self::Arrow),
-            InputFormat::Records => None,
+            InputFormat::Parquet => Self::Parquet,
+            InputFormat::Csv => Self::Csv,
+            InputFormat::Tsv => Self::Tsv,
+            InputFormat::Arrow => Self::Arrow,
+            InputFormat::Records => Self::Records,
         }
     }
 
@@ -52,6 +62,7 @@ impl OutputFormat {
             Self::Csv => InputFormat::Csv,
             Self::Tsv => InputFormat::Tsv,
             Self::Arrow => InputFormat::Arrow,
+            Self::Records => InputFormat::Records,
         }
     }
 
@@ -61,6 +72,7 @@ impl OutputFormat {
             Self::Parquet => FileTypes::Parquet,
             Self::Csv | Self::Tsv => FileTypes::Text,
             Self::Arrow => FileTypes::Arrow,
+            Self::Records => FileTypes::Records,
         }
     }
 }
@@ -82,33 +94,66 @@ impl FromStr for OutputFormat {
     }
 }
 
+/// How files of any format are written.
+#[derive(Clone, Debug)]
+pub struct SinkOptions {
+    /// The format, and how files are compressed.
+    pub form: FileForm,
+    /// The columns that rows are sorted by, which readers of Parquet are told.
+    pub sorted_by: Vec<SortedColumn>,
+    /// Most rows of a row group of Parquet.
+    pub group_rows: u64,
+}
+
+impl SinkOptions {
+    /// Of rows in no order.
+    pub fn new(form: FileForm) -> Self {
+        Self { form, sorted_by: Vec::new(), group_rows: GROUP_ROWS }
+    }
+
+    fn parquet(&self) -> ParquetOptions {
+        let Self { form, sorted_by, group_rows } = self;
+        ParquetOptions {
+            compression: form.compression().codec(),
+            sorted_by: sorted_by.clone(),
+            group_rows: *group_rows,
+        }
+    }
+}
+
 /// Writes a file.
 pub enum TableSink<W: Write + Send> {
     /// Parquet.
     Parquet(ParquetSink<W>),
     /// CSV or TSV.
-    Text(TextSink<W>),
+    Text(Box<TextSink<Packed<W>>>),
     /// Arrow IPC.
     Ipc(Box<IpcSink<W>>),
+    /// Records.
+    Records(RecordsSink<W>),
 }
 
 impl<W: Write + Send> TableSink<W> {
-    /// Writes rows of a schema, in plain types, to `write`; `parquet`: how, where it is Parquet.
+    /// Writes rows of a schema, in plain types, to `write`.
     ///
     /// # Errors
     /// Memory that was denied; a type that the format does not have; what `write` says.
     pub fn new(
-        format: OutputFormat,
         write: W,
         schema: &SchemaRef,
-        parquet: &ParquetOptions,
+        options: &SinkOptions,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SinkError> {
-        Ok(match format {
-            OutputFormat::Parquet => Self::Parquet(ParquetSink::new(write, schema, parquet, budget)?),
-            OutputFormat::Csv => Self::Text(TextSink::new(write, schema, &Dialect::csv())?),
-            OutputFormat::Tsv => Self::Text(TextSink::new(write, schema, &Dialect::tsv())?),
+        let text = |write, dialect| {
+            let packed = Packed::new(write, options.form.compression(), budget)?;
+            TextSink::new(packed, schema, dialect).map(|sink| Self::Text(Box::new(sink)))
+        };
+        Ok(match options.form.format() {
+            OutputFormat::Parquet => Self::Parquet(ParquetSink::new(write, schema, &options.parquet(), budget)?),
+            OutputFormat::Csv => text(write, &Dialect::csv())?,
+            OutputFormat::Tsv => text(write, &Dialect::tsv())?,
             OutputFormat::Arrow => Self::Ipc(Box::new(IpcSink::new(write, schema, budget)?)),
+            OutputFormat::Records => Self::Records(RecordsSink::new(write, schema)?),
         })
     }
 
@@ -121,6 +166,7 @@ impl<W: Write + Send> TableSink<W> {
             Self::Parquet(sink) => sink.write(batch),
             Self::Text(sink) => sink.write(batch),
             Self::Ipc(sink) => sink.write(batch),
+            Self::Records(sink) => sink.write(batch),
         }
     }
 
@@ -131,8 +177,12 @@ impl<W: Write + Send> TableSink<W> {
     pub fn finish(self) -> Result<(W, u64), SinkError> {
         match self {
             Self::Parquet(sink) => sink.finish(),
-            Self::Text(sink) => sink.finish(),
+            Self::Text(sink) => {
+                let (packed, rows) = sink.finish()?;
+                Ok((packed.finish()?, rows))
+            }
             Self::Ipc(sink) => sink.finish(),
+            Self::Records(sink) => sink.finish(),
         }
     }
 }
@@ -142,12 +192,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_have_names_that_are_their_extensions() {
+    fn files_of_formats_have_names_by_which_they_are_read_again() {
         for (name, format) in OutputFormat::NAMES {
             assert_eq!((name.parse(), format.to_string()), (Ok(format), name.to_owned()));
-            let read = InputFormat::of(&std::path::Path::new(&format!("part-00000.{name}")).into());
-            assert_eq!(OutputFormat::of(read), Some(format));
+            let file = FileForm::new(format, None).unwrap().file_name("part-00000");
+            let read = InputFormat::of(&std::path::Path::new(&file).into());
+            assert_eq!((OutputFormat::of(read), read), (format, format.read()));
         }
-        assert!("records".parse::<OutputFormat>().unwrap_err().contains("parquet, csv, tsv, arrow"));
+        assert!("rows".parse::<OutputFormat>().unwrap_err().contains("parquet, csv, tsv, arrow, records"));
     }
 }

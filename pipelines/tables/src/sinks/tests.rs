@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use ::parquet::basic::Compression;
-use arrow_array::{ArrayRef, Date32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_array::{
+    ArrayRef, Date32Array, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use proptest::prelude::*;
 
@@ -105,6 +107,81 @@ proptest! {
         let source = open(bytes, InputFormat::Csv, &TextOptions { dialect: Some(dialect), types, ..TextOptions::default() });
         let expected: Vec<_> = (0..batch.num_rows()).map(|at| row(&batch, at)).collect();
         prop_assert_eq!(rows_of(&source), expected);
+    }
+}
+
+/// Of more bytes than are handed to an encoder at a time.
+#[test]
+fn packed_text_is_read_as_it_was_written_and_its_bytes_do_not_follow_from_batches() {
+    let texts: StringArray = (0..60_000).map(|at| (at % 7 != 3).then(|| format!("a \"text\", {at}"))).collect();
+    let columns = [("id", Arc::new(Int64Array::from_iter_values(0..60_000)) as ArrayRef), ("t", Arc::new(texts))];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
+    let expected: Vec<_> = (0..60_000).map(|at| row(&batch, at)).collect();
+    let write = |form: FileForm, rows: usize| {
+        let budget = budget(64 << 20);
+        let mut sink = TableSink::new(Vec::new(), &batch.schema(), &SinkOptions::new(form), &budget).unwrap();
+        (0..60_000).step_by(rows).for_each(|at| sink.write(&batch.slice(at, rows.min(60_000 - at))).unwrap());
+        sink.finish().unwrap().0
+    };
+    for format in [OutputFormat::Csv, OutputFormat::Tsv] {
+        let form = |compression: &str| FileForm::new(format, Some(compression.parse().unwrap())).unwrap();
+        let plain = write(form("none"), 60_000);
+        for (compression, begins) in [
+            ("gzip", &[0x1f, 0x8b][..]),
+            ("gzip:1", &[0x1f, 0x8b]),
+            ("zstd", &[0x28, 0xb5]),
+            ("zstd:12", &[0x28, 0xb5]),
+        ] {
+            let packed = write(form(compression), 60_000);
+            assert!(packed.starts_with(begins) && packed.len() < plain.len() / 2, "{compression}");
+            assert!(packed == write(form(compression), 777), "{compression}");
+            let types = vec![("id".to_owned(), DataType::Int64), ("t".to_owned(), DataType::Utf8)];
+            let options = TextOptions { types, ..TextOptions::default() };
+            assert!(rows_of(&open(packed, format.read(), &options)) == expected, "{compression}");
+        }
+        let denied = TableSink::new(Vec::new(), &batch.schema(), &SinkOptions::new(form("zstd")), &budget(64 << 10));
+        assert!(matches!(denied.err().unwrap(), SinkError::Memory { what: "packed text", .. }));
+    }
+}
+
+fn of_bytes(name: &'static str, values: &[Option<&[u8]>], width: i32) -> (&'static str, ArrayRef, bool) {
+    let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values.iter().copied(), width).unwrap();
+    (name, Arc::new(array), true)
+}
+
+#[test]
+fn records_are_read_as_they_were_written_and_what_is_none_is_refused() {
+    let bytes: Vec<u8> = (0..500_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let records = bytes.chunks(100);
+    let keys: Vec<_> = records.clone().map(|record| Some(&record[..10])).collect();
+    let values: Vec<_> = records.map(|record| Some(&record[10..])).collect();
+    let of = |columns: Vec<_>| RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let batch = of(vec![of_bytes("k", &keys, 10), of_bytes("v", &values, 90)]);
+    let form = FileForm::new(OutputFormat::Records, None).unwrap();
+    let sink = |batch: &RecordBatch| {
+        let budget = budget(1 << 20);
+        TableSink::new(Vec::new(), &batch.schema(), &SinkOptions::new(form), &budget)
+    };
+    let mut written = sink(&batch).unwrap();
+    (0..5000).step_by(1234).for_each(|at| written.write(&batch.slice(at, 1234.min(5000 - at))).unwrap());
+    let (written, rows) = written.finish().unwrap();
+    assert!(rows == 5000 && written == bytes);
+    let expected: Vec<_> = (0..5000).map(|at| row(&batch, at)).collect();
+    assert!(rows_of(&open(written, InputFormat::Records, &TextOptions::default())) == expected);
+    let null = of(vec![of_bytes("k", &[Some(&[0; 10])], 10), of_bytes("v", &[None], 90)]);
+    let error = sink(&null).unwrap().write(&null).unwrap_err().to_string();
+    assert!(error.contains("column v") && error.contains("null"), "{error}");
+    let ids = Arc::new(Int64Array::from(vec![1])) as ArrayRef;
+    for columns in [
+        vec![of_bytes("v", &values, 90), of_bytes("k", &keys, 10)],
+        vec![of_bytes("k", &keys, 10)],
+        vec![of_bytes("k", &[Some(&[0; 10])], 10), of_bytes("v", &[Some(&[0; 90])], 90), ("id", ids, true)],
+    ] {
+        let error = sink(&of(columns)).err().unwrap().to_string();
+        assert!(
+            error.contains("one of FixedSizeBinary(90), and the table has") && error.contains("--select"),
+            "{error}"
+        );
     }
 }
 

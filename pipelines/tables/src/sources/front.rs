@@ -10,6 +10,7 @@ use exobus_files::Location;
 use super::ipc::IpcFile;
 use super::memory::MemoryBudget;
 use super::parquet::ParquetFile;
+use super::records::RecordsFile;
 use super::schema_text::NamedTypes;
 use super::text::{self, Dialect, TextFile, TextState};
 use super::{InputFile, Place, SourceBatch, SourceError, Split, check_names};
@@ -26,7 +27,7 @@ pub enum InputFormat {
     Tsv,
     /// Arrow IPC, as a file or a stream.
     Arrow,
-    /// Records of 100 bytes, as those of the sort benchmark, which are no table: `shuffle` reads them.
+    /// Records of 100 bytes, as those of the sort benchmark: keys of 10 bytes and values of 90.
     Records,
 }
 
@@ -93,6 +94,8 @@ pub enum Source {
     Text(TextFile),
     /// Arrow IPC.
     Ipc(Arc<IpcFile>),
+    /// Records of the sort benchmark.
+    Records(RecordsFile),
 }
 
 /// Rows of a split, in the order of the file; none behind an error.
@@ -102,7 +105,7 @@ impl Source {
     /// Opens files of which each has a format: what all files of text together show of the types of columns is the types of each.
     ///
     /// # Errors
-    /// What is wrong with a file; names of columns that cannot be told apart; [`SourceError::OtherFormat`] for records, which have no columns.
+    /// What is wrong with a file; names of columns that cannot be told apart.
     pub fn open_all(
         files: Vec<(InputFile, InputFormat)>,
         options: &TextOptions,
@@ -150,10 +153,7 @@ impl Source {
             InputFormat::Csv => Self::Text(TextFile::open(file, &dialect(Dialect::csv()), budget)?),
             InputFormat::Tsv => Self::Text(TextFile::open(file, &dialect(Dialect::tsv()), budget)?),
             InputFormat::Arrow => Self::Ipc(Arc::new(IpcFile::open(file, budget)?)),
-            InputFormat::Records => {
-                let what = "it has records, which are no columns; say --input-format if it has a table".to_owned();
-                return Err(SourceError::OtherFormat { file: file.name().clone(), format: "table", what });
-            }
+            InputFormat::Records => Self::Records(RecordsFile::open(file)?),
         };
         check_names(source.file().name(), source.schema())?;
         Ok(source)
@@ -172,6 +172,7 @@ impl Source {
             Self::Parquet(file) => file.file(),
             Self::Text(file) => file.file(),
             Self::Ipc(file) => file.file(),
+            Self::Records(file) => file.file(),
         }
     }
 
@@ -181,6 +182,7 @@ impl Source {
             Self::Parquet(file) => file.schema(),
             Self::Text(file) => file.schema(),
             Self::Ipc(file) => file.schema(),
+            Self::Records(_) => super::records::schema(),
         }
     }
 
@@ -193,6 +195,7 @@ impl Source {
             Self::Parquet(file) => file.splits(),
             Self::Text(file) => Ok(file.splits()),
             Self::Ipc(file) => Ok(file.splits()),
+            Self::Records(file) => Ok(file.splits()),
         }
     }
 
@@ -225,6 +228,7 @@ impl Source {
                 Box::new(file.read(split, state, columns, budget)?)
             }
             Self::Ipc(file) => Box::new(file.read(split, columns, budget)?),
+            Self::Records(file) => Box::new(file.read(split, columns, budget)),
         })
     }
 

@@ -3,6 +3,7 @@
 //! - [`Source`]: a file of any format, told by its name ([`InputFormat`]); a list of splits, and the rows of each;
 //! - [`ipc`]: files and streams of Arrow;
 //! - [`parquet`]: row groups, decoded page by page;
+//! - [`records`]: those of the sort benchmark;
 //! - [`text`]: CSV and TSV, also packed; [`parse_schema`]: schemas as people write them;
 //! - [`InputFile`]: a file as it was listed; [`MemoryBudget`]: what is asked for before memory is taken;
 //! - [`SourceBatch`]: bounded rows with their place.
@@ -18,6 +19,7 @@ pub mod ipc;
 mod memory;
 mod names;
 pub mod parquet;
+pub mod records;
 mod schema_text;
 pub mod text;
 

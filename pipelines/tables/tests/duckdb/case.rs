@@ -111,10 +111,17 @@ impl Verb {
             Self::Dedupe { .. } => (&[count, count, bytes], &[OutputFormat::Parquet]),
             Self::Convert => (&[count, rows, splits], &[OutputFormat::Parquet, OutputFormat::Arrow, text, tabbed]),
         };
-        let compressions = [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd(1)];
+        let format = seeded.pick(formats);
+        let compressions: &[_] = match format {
+            OutputFormat::Parquet => {
+                &[Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd(1), Compression::Gzip(1)]
+            }
+            OutputFormat::Csv | OutputFormat::Tsv => &[Compression::None, Compression::Gzip(6), Compression::Zstd(1)],
+            OutputFormat::Arrow | OutputFormat::Records => &[Compression::None],
+        };
         WriteOptions {
-            format: Some(seeded.pick(formats)),
-            compression: seeded.pick(&compressions),
+            format: Some(format),
+            compression: Some(seeded.pick(compressions)),
             group_rows: seeded.pick(&[1, 37, 1000, 122_880]),
             file_size: seeded.pick(sizes),
             verify: seeded.pick(&[false, true]),
@@ -243,6 +250,7 @@ impl Case {
             FileSize::Rows(rows) => say("--rows-per-file", rows.to_string()),
             FileSize::Bytes(bytes) => say("--file-bytes", bytes.to_string()),
         }
+        self.writing.compression.iter().for_each(|said| say("--compression", said.to_string()));
         say("--row-group-rows", self.writing.group_rows.to_string());
         shape.strategy.iter().for_each(|strategy| say("--strategy", strategy.name().to_owned()));
         say("--executors", shape.executors.to_string());

@@ -16,7 +16,8 @@ class Written:
     """The output of a verb, in the order of its files."""
 
     def __init__(self, folder, form, schema):
-        self.form, self.paths = form, [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(f".{form}")]
+        is_part = lambda name: name.removesuffix(".gz").removesuffix(".zst").endswith(f".{form}")  # noqa: E731
+        self.form, self.paths = form, [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if is_part(name)]
         tables = [read(path, form, schema) for path in self.paths]
         self.lengths, self.rows = [table.num_rows for table in tables], pa.concat_tables(tables)
         # Where there is no row, it may be text.

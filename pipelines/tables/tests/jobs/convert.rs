@@ -1,11 +1,11 @@
 //! Tables as files of another format or length.
 
-use exobus_tables::jobs::FileSize;
-use exobus_tables::jobs::Rewritten;
 use exobus_tables::jobs::convert::{ConvertTable, convert};
-use exobus_tables::sinks::OutputFormat;
+use exobus_tables::jobs::sort::SortTable;
+use exobus_tables::jobs::{FileSize, Rewritten, WriteOptions};
+use exobus_tables::sinks::{Compression, OutputFormat};
 
-use crate::support::{MIB, Table};
+use crate::support::{MIB, Table, by_user_and_time};
 
 async fn converted(table: &Table, params: ConvertTable) -> Rewritten {
     let program = async move |futures| convert(futures, params).await;
@@ -42,11 +42,53 @@ async fn a_table_goes_through_other_formats_and_comes_back() {
     let parquet = converted(&table, back).await;
     assert_eq!(arrow.row_hash_out, parquet.row_hash_out);
     assert!(table.numbers_of_files("back").concat().into_iter().eq(0..5_000));
-    // What text cannot hold is refused before anything is written.
+    // What text cannot hold, and what it cannot be, is refused before anything is written.
     let mut text = ConvertTable { table: table.rewrite("text", FileSize::Count(1)) };
     text.table.writing.format = Some(OutputFormat::Csv);
     let program = async move |futures| convert(futures, text).await;
     let error = table.run((2, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
     assert!(error.contains("column list") && error.contains("Parquet"), "{error}");
+    let mut packed = ConvertTable { table: table.rewrite("text", FileSize::Count(1)) };
+    (packed.table.writing.format, packed.table.writing.compression) = (Some(OutputFormat::Tsv), Some(Compression::Lz4));
+    let program = async move |futures| convert(futures, packed).await;
+    let error = table.run((2, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
+    assert!(error.contains("tsv is not written with --compression lz4") && error.contains("gzip"), "{error}");
     assert!(!table.path("text").exists());
+}
+
+/// By `convert` and `sort`, on nodes of two shapes, read back as they are written.
+#[tokio::test]
+async fn packed_text_has_the_same_bytes_on_every_node_and_is_read_again() {
+    let table = Table::new(30_000);
+    let select = Some(["number", "user", "ts", "price"].map(str::to_owned).to_vec());
+    let rewrite = |output: &str, compression| {
+        let mut rewrite = table.rewrite(output, FileSize::Count(2));
+        let (format, compression) = (Some(OutputFormat::Csv), Some(compression));
+        rewrite.writing = WriteOptions { format, compression, verify: true, ..rewrite.writing };
+        rewrite.reading.select = select.clone();
+        rewrite
+    };
+    for (compression, extension) in [(Compression::Gzip(6), "csv.gz"), (Compression::Zstd(3), "csv.zst")] {
+        let (mut outputs, mut hashes) = (Vec::new(), Vec::new());
+        for (at, node) in [(1, 128 * MIB), (4, 256 * MIB)].into_iter().enumerate() {
+            let output = format!("{at}.{extension}");
+            let params = ConvertTable { table: rewrite(&output, compression) };
+            let program = async move |futures| convert(futures, params).await;
+            hashes.push(table.run(node, "table.convert", program).await.unwrap().row_hash_out);
+            let sorted = format!("sorted.{output}");
+            let params = SortTable { table: rewrite(&sorted, compression), key: by_user_and_time() };
+            hashes.push(table.sort(node, params).await.unwrap().row_hash_out);
+            let parts = [&output, &sorted].map(|folder| {
+                [0, 1]
+                    .map(|part| std::fs::read(table.path(folder).join(format!("part-0000{part}.{extension}"))).unwrap())
+            });
+            outputs.push(parts);
+            let mut back = ConvertTable { table: table.rewrite(&format!("back.{output}"), FileSize::Count(1)) };
+            back.table.inputs = vec![table.path(&sorted)];
+            back.table.reading.schema = Some("ts int64, price float64".to_owned());
+            hashes.push(converted(&table, back).await.row_hash_out);
+        }
+        assert!(outputs[0] == outputs[1], "{extension}");
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+    }
 }

@@ -3,6 +3,7 @@
 mod convert;
 mod dedupe;
 mod map_batches;
+mod records;
 mod shuffle;
 mod sort;
 mod support;

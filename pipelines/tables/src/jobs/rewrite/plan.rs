@@ -7,25 +7,26 @@ use exobus_shuffle::Sizes;
 use super::map::MESSAGE_BYTES;
 use super::merging::merging_bytes;
 use super::ordered::COLUMN_BYTES;
-use crate::jobs::WriteOptions;
 use crate::jobs::described::{Described, LOOK_BYTES, ROW_BYTES};
 use crate::jobs::table::{Piece, push_split};
 
 /// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
 const MAP_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of values of a file and how many rows and columns it has, about.
+/// A file that is written, about: bytes of its values, and how many rows and columns it has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileAbout {
     pub(super) bytes: u64,
     pub(super) rows: u64,
     pub(super) columns: u64,
+    /// Memory that its sink takes.
+    pub(super) sink_bytes: u64,
 }
 
 impl FileAbout {
     /// What a reduce of so many parts takes beside the store: what puts its rows in order, and what its sink has of a row group.
-    pub(super) fn reduce_bytes(self, parts: u64, writing: &WriteOptions) -> u64 {
-        self.merging_bytes(parts) + writing.sink_bytes(self.bytes, self.rows)
+    pub(super) fn reduce_bytes(self, parts: u64) -> u64 {
+        self.merging_bytes(parts) + self.sink_bytes
     }
 
     /// What puts the rows of so many parts in order: those of a small file are fewer than windows may have.
@@ -38,7 +39,6 @@ impl FileAbout {
 /// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file, which has so many parts.
 pub(super) fn check_memory(
     described: &Described,
-    writing: &WriteOptions,
     sizes: Sizes,
     (file, parts): (FileAbout, u64),
 ) -> Result<(), JobError> {
@@ -49,7 +49,7 @@ pub(super) fn check_memory(
         }
     }
     let what = || format!("a file of {} MiB of values, of which more --files are smaller,", file.bytes >> 20);
-    refuse_beyond(sizes, (file.reduce_bytes(parts, writing), file.bytes + file.bytes / 8), what)
+    refuse_beyond(sizes, (file.reduce_bytes(parts), file.bytes + file.bytes / 8), what)
 }
 
 /// Refuses what takes more than the memory of a node: so much beside the store, and so much in it.
@@ -98,8 +98,9 @@ mod tests {
     use exobus_files::{FileStatus, Version};
 
     use super::*;
-    use crate::jobs::FileSize;
     use crate::jobs::described::{DescribedFile, DescribedSplit};
+    use crate::jobs::{FileSize, WriteOptions};
+    use crate::sinks::FileForm;
 
     fn described(files: &[&[u64]]) -> Described {
         let file = |(number, splits): (usize, &&[u64])| DescribedFile {
@@ -112,6 +113,12 @@ mod tests {
         };
         let files = files.iter().enumerate().map(file).collect();
         Described { files, ..Described::default() }
+    }
+
+    /// A file of Parquet.
+    fn file(bytes: u64, rows: u64) -> FileAbout {
+        let sink_bytes = WriteOptions::default().sink_bytes(FileForm::default(), bytes, rows);
+        FileAbout { bytes, rows, columns: 10, sink_bytes }
     }
 
     #[test]
@@ -146,8 +153,7 @@ mod tests {
         let memory_bytes = 512 * mib - SET_ASIDE_BYTES;
         let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
         let FileSize::Bytes(bytes) = FileSize::default() else { panic!("files are of so many bytes") };
-        let file = FileAbout { bytes, rows: bytes / 10, columns: 10 };
-        check_memory(&described(&[&[64 * mib]]), &WriteOptions::default(), sizes, (file, 200)).unwrap();
+        check_memory(&described(&[&[64 * mib]]), sizes, (file(bytes, bytes / 10), 200)).unwrap();
     }
 
     #[test]
@@ -156,8 +162,7 @@ mod tests {
         let refused = |memory: u64, file: u64| {
             let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
             let table = described(&[&[mib], &[mib, 20 * mib]]);
-            let file = FileAbout { bytes: file * mib, rows: file * 1000, columns: 3 };
-            check_memory(&table, &WriteOptions::default(), sizes, (file, 2)).map_err(|error| error.to_string())
+            check_memory(&table, sizes, (self::file(file * mib, file * 1000), 2)).map_err(|error| error.to_string())
         };
         assert_eq!(refused(4096, 64), Ok(()));
         let error = refused(64, 1).unwrap_err();

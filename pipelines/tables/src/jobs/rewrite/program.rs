@@ -74,9 +74,9 @@ impl Job for Rewriting {
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
-        let (part, extension) = (part_name(partition as usize, self.plan.partitions as usize), self.file.format);
-        let file = FileParams { name: format!("{part}.{extension}"), ..self.file.clone() };
-        let outside_bytes = self.about.reduce_bytes(columns.len() as u64, &self.file.options);
+        let name = self.file.form.file_name(&part_name(partition as usize, self.plan.partitions as usize));
+        let file = FileParams { name, ..self.file.clone() };
+        let outside_bytes = self.about.reduce_bytes(columns.len() as u64);
         let scratch_bytes = vec![file.buffer_bytes; 2];
         let params = ReduceParams { file, arrangement: self.arrangement.clone() };
         let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
@@ -120,10 +120,12 @@ impl Planned {
         let sizes = Sizes::of(&futures.nodes(), value_bytes);
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
         let files = rewrite.writing.file_size.files(value_bytes, rows);
+        let (bytes, rows) = (value_bytes / files, rows.div_ceil(files));
         let columns = Table::decode(&described.layout).map_err(JobError::program)?.schema.fields().len() as u64;
-        let about = FileAbout { bytes: value_bytes / files, rows: rows.div_ceil(files), columns };
+        let sink_bytes = rewrite.writing.sink_bytes(described.form, bytes, rows);
+        let about = FileAbout { bytes, rows, columns, sink_bytes };
         let maps = maps(&described, sizes);
-        check_memory(&described, &rewrite.writing, sizes, (about, maps.len() as u64))?;
+        check_memory(&described, sizes, (about, maps.len() as u64))?;
         let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
@@ -180,7 +182,7 @@ pub(in crate::jobs) async fn run(
     let file = FileParams {
         directory: rewrite.output.clone(),
         name: String::new(),
-        format: described.format,
+        form: described.form,
         options: rewrite.writing,
         sorted_by: arrangement.key().unwrap_or_default().to_vec(),
         buffer_bytes: plan.output_buffer_bytes,
@@ -194,7 +196,7 @@ pub(in crate::jobs) async fn run(
     drop(shuffled.kept);
     let ended = ended(&futures, &job, &reduced, mapped).await?;
     ended.check(rows)?;
-    output.commit(&reduced, manifest(job.file.format, &schema)).await?;
+    output.commit(&reduced, manifest(job.file.form.format(), &schema)).await?;
     Ok(Rewritten {
         rows_read: ended.read.rows,
         rows: ended.written.rows,
@@ -287,7 +289,7 @@ mod tests {
         let strategy = |input_bytes: u64, maps: usize, partitions| {
             let sizes = Sizes { input_bytes, nodes: 1, executors_per_node: 2, memory_bytes: 64 << 30 };
             let plan = Plan::of_chunks(sizes, Some(partitions), input_bytes / maps as u64).unwrap();
-            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0, columns: 0 });
+            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0, columns: 0, sink_bytes: 0 });
             let planned = Planned { described, sizes, about, maps: vec![Vec::new(); maps], plan };
             planned.estimates()[0].strategy
         };

@@ -254,6 +254,43 @@ fn pages_that_no_row_can_match_are_passed_over_in_all_columns() {
     assert!(error.to_string().contains("t.parquet is damaged at row group 0"), "{error}");
 }
 
+/// The file whose index of pages says that all values of its first column are null, in its only row group of so many rows.
+fn with_pages_of_nulls(bytes: &[u8], rows: i64) -> Vec<u8> {
+    use std::io::Write;
+
+    use parquet::file::metadata::{ColumnIndexBuilder, PageIndexPolicy, ParquetMetaDataReader, ParquetMetaDataWriter};
+    use parquet::file::writer::TrackedWrite;
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+    reader.try_parse(&bytes::Bytes::from(bytes.to_vec())).unwrap();
+    let metadata = reader.finish().unwrap();
+    let pages = metadata.offset_index().unwrap()[0][0].page_locations();
+    let firsts: Vec<i64> = pages.iter().map(|page| page.first_row_index).chain([rows]).collect();
+    let mut lie = ColumnIndexBuilder::new(parquet::basic::Type::INT64);
+    firsts.windows(2).for_each(|rows| lie.append(true, Vec::new(), Vec::new(), rows[1] - rows[0]));
+    let mut said = metadata.column_index().unwrap().clone();
+    said[0][0] = lie.build().unwrap();
+    let metadata = metadata.into_builder().set_column_index(Some(said)).build();
+    let tail = bytes.len() - 8;
+    let footer = tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
+    let mut made = Vec::new();
+    let mut tracked = TrackedWrite::new(&mut made);
+    tracked.write_all(&bytes[..footer]).unwrap();
+    ParquetMetaDataWriter::new_with_tracked(tracked, &metadata).finish().unwrap();
+    made
+}
+
+/// Of a column that may have them they are believed, as of every reader.
+#[test]
+fn pages_that_say_that_a_column_without_nulls_has_them_are_read() {
+    for (is_nullable, expected) in [(false, vec![5000, 5001]), (true, Vec::new())] {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..6_000));
+        let batch = RecordBatch::try_from_iter_with_nullable([("id", ids, is_nullable)]).unwrap();
+        let bytes = with_pages_of_nulls(&written(&batch, 6_000), 6_000);
+        let (ids, _) = read(&bytes, &options("id between 5000 and 5001"), &batch.schema(), true);
+        assert_eq!(ids, expected);
+    }
+}
+
 fn condition() -> impl Strategy<Value = String> {
     let comparison = || proptest::sample::select(vec!["=", "!=", "<", "<=", ">", ">="]);
     let one = prop_oneof![

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::super::memory::{MemoryBudget, MemoryDenied, Reservation};
 use super::super::{InputFile, Place, SourceError};
-use crate::ipc_schema::verifier;
+use crate::ipc_schema::{one_line, verifier};
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
@@ -67,7 +67,7 @@ impl Encapsulated {
         file.read_at(header_at, &mut header)?;
         let body_at = header_at + bytes;
         let body_bytes = root_as_message_with_opts(&verifier(header.len()), &header)
-            .map_err(|error| wrong(&format!("its header is none: {error}")))?
+            .map_err(|error| wrong(&format!("its header is none: {}", one_line(error))))?
             .bodyLength();
         let end_of_body = u64::try_from(body_bytes).ok().and_then(|bytes| body_at.checked_add(bytes));
         let end = end_of_body.filter(|behind| *behind <= end).ok_or_else(|| wrong("a body longer than the file"))?;

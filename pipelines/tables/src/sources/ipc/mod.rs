@@ -30,7 +30,7 @@ use super::batches::{Pending, cut, next_batch, own_bytes};
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
 use crate::guard::guarded;
-use crate::ipc_schema::{self, made_bytes, verifier};
+use crate::ipc_schema::{self, made_bytes, one_line, verifier};
 use crate::plain::{check_supported, plain_schema};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -88,7 +88,7 @@ impl IpcFile {
         let mut footer = vec![0; bytes as usize];
         file.read_at(begin, &mut footer)?;
         let directory = root_as_footer_with_opts(&verifier(footer.len()), &footer)
-            .map_err(|error| wrong(format!("it is none: {error}")))?;
+            .map_err(|error| wrong(format!("it is none: {}", one_line(error))))?;
         let schema = directory.schema().ok_or_else(|| wrong("it has no schema".to_owned()))?;
         let written = schema_of(&file, begin, schema)?;
         let place = |block: &Block| {
@@ -120,19 +120,24 @@ impl IpcFile {
     }
 
     fn open_stream(file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
-        let other =
-            |what: &str| SourceError::OtherFormat { file: file.name().clone(), format: "arrow", what: what.to_owned() };
+        let other = |why: &str| SourceError::OtherFormat {
+            file: file.name().clone(),
+            format: "arrow",
+            what: format!(
+                "it begins neither with ARROW1 nor with a schema{why}; say --input-format if it is of another one"
+            ),
+        };
         let first = match Encapsulated::read(&file, 0, file.len(), budget) {
             Ok(Some(first)) => first,
-            Ok(None) => return Err(other("it begins neither with ARROW1 nor with a schema")),
+            Ok(None) => return Err(other("")),
             Err(SourceError::Damaged { what, .. }) => {
-                return Err(other(&format!("it begins neither with ARROW1 nor with a schema: {what}")));
+                return Err(other(&format!(": {what}")));
             }
             Err(error) => return Err(error),
         };
         let message = first.message();
         let schema = message.header_as_schema();
-        let schema = schema.ok_or_else(|| other("it begins neither with ARROW1 nor with a schema"))?;
+        let schema = schema.ok_or_else(|| other(""))?;
         let memory = Reservation::of(budget, made_bytes(first.end)).map_err(|no| denied(&file, 0, "the schema", no))?;
         let written = schema_of(&file, 0, schema)?;
         let schema = plain_of(&file, &written)?;

@@ -15,6 +15,7 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type};
 
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{Place, SourceError};
+use super::statistics::believed_nulls;
 use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
 use super::{ParquetFile, RowGroupStatistics};
 use crate::guard::guarded;
@@ -109,7 +110,8 @@ impl ParquetFile {
             let of = StatisticsConverter::try_new(schema.field(0).name(), &schema, &alone)?;
             let of = of.with_missing_null_counts_as_zero(false);
             let (least, greatest) = (of.row_group_mins(&groups)?, of.row_group_maxes(&groups)?);
-            Ok(RowGroupStatistics { least, greatest, nulls: of.row_group_null_counts(&groups)? })
+            let nulls = believed_nulls(schema.field(0), of.row_group_null_counts(&groups)?);
+            Ok(RowGroupStatistics { least, greatest, nulls })
         })
         .ok()
     }

@@ -4,9 +4,11 @@
 //! - of texts, binaries, decimals in bytes and integers without a sign: those in the old fields of footers (`min`, `max`), whose order was that of signed bytes, and those of a
 //!   file that does not say in which order they are;
 //! - of `INT96` and of types without an order;
+//! - nulls of a column that may have none;
 //! - a bound without the other one. What is beyond the other one, or NaN, is found out by who compares ([`Extent`](crate::expression::Extent)).
 
 use arrow_array::{Array, ArrayRef, UInt64Array, new_null_array};
+use arrow_schema::Field;
 
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ColumnOrder, SortOrder, Type};
@@ -26,6 +28,11 @@ pub struct RowGroupStatistics {
     pub nulls: UInt64Array,
 }
 
+/// How many nulls there are in each piece of a column, but for those of one that may have none.
+pub(super) fn believed_nulls(field: &Field, said: UInt64Array) -> UInt64Array {
+    if field.is_nullable() { said } else { said.iter().map(|nulls| nulls.filter(|nulls| *nulls == 0)).collect() }
+}
+
 impl ParquetFile {
     /// What the footer says about the values of a column, by row group; `None`: nothing, or the column has others inside.
     ///
@@ -39,10 +46,8 @@ impl ParquetFile {
             let of = of.with_missing_null_counts_as_zero(false);
             let groups = self.metadata.row_groups();
             let (least, greatest) = (of.row_group_mins(groups)?, of.row_group_maxes(groups)?);
-            Ok((
-                RowGroupStatistics { least, greatest, nulls: of.row_group_null_counts(groups)? },
-                of.parquet_column_index(),
-            ))
+            let nulls = believed_nulls(field, of.row_group_null_counts(groups)?);
+            Ok((RowGroupStatistics { least, greatest, nulls }, of.parquet_column_index()))
         });
         let (mut statistics, Some(leaf)) = said.ok()? else { return None };
         if !(0..self.metadata.num_row_groups()).all(|group| self.has_believed_bounds(group, leaf)) {

@@ -548,7 +548,7 @@ fn with_bounds(schema: &str, statistics: Statistics, orders: Option<Vec<ColumnOr
 fn bounds_that_may_be_in_another_order_are_not_believed() {
     let texts = |deprecated| {
         let bound = |text: &str| Some(ByteArray::from(text.as_bytes().to_vec()));
-        Statistics::byte_array(bound("a"), bound("z"), None, Some(2), deprecated)
+        Statistics::byte_array(bound("a"), bound("z"), None, Some(0), deprecated)
     };
     let ints = |deprecated| Statistics::int32(Some(-3), Some(5), None, None, deprecated);
     let said = |order| Some(vec![ColumnOrder::TYPE_DEFINED_ORDER(order)]);

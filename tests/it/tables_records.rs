@@ -1,0 +1,84 @@
+//! The records of the sort benchmark, as tables and as they are.
+
+use std::fs;
+
+use crate::support::{self, Scratch, exobus, names};
+
+const RECORDS: &str = "30000";
+
+/// Two files of records, whose keys are all different.
+fn generated(scratch: &Scratch) -> String {
+    let input = scratch.text("in");
+    exobus(&["generate", "--records", RECORDS, "--files", "2", &input]).expect(0, &[]);
+    input
+}
+
+/// What the files of a folder have, one behind the other.
+fn bytes_of(scratch: &Scratch, folder: &str) -> Vec<u8> {
+    let parts = names(&scratch.path(folder)).into_iter().filter(|name| name != "_exobus.json");
+    parts.flat_map(|name| fs::read(scratch.path(folder).join(name)).unwrap()).collect()
+}
+
+#[test]
+fn records_are_sorted_as_they_are_unless_more_is_asked_for_and_their_order_is_the_same() {
+    let scratch = Scratch::new();
+    let input = generated(&scratch);
+    let sorted = |output: &str, more: &[&str]| {
+        let output = scratch.text(output);
+        let run = support::with_own_spill(&scratch, &[&["sort", &input, "--output", &output, "--json"], more].concat());
+        let summary = run.expect(0, &[]).json();
+        assert!(exobus(&["validate", &output]).expect(0, &[]).stdout.contains("SUCCESS - all records are in order"));
+        summary
+    };
+    sorted("raw", &["--partitions", "3"]);
+    let manifest = |folder: &str| fs::read_to_string(scratch.path(folder).join("_exobus.json")).unwrap();
+    assert!(manifest("raw").contains("\"program\":\"sort\""), "{}", manifest("raw"));
+    sorted("told", &["--format", "records", "--input-format", "records"]);
+    assert!(manifest("told").contains("\"program\":\"sort\""), "{}", manifest("told"));
+    sorted("table", &["--verify", "--files", "3"]);
+    assert!(manifest("table").contains("\"program\":\"table.sort\""), "{}", manifest("table"));
+    assert_eq!(names(&scratch.path("table")), ["_exobus.json", "part-00000", "part-00001", "part-00002"]);
+    assert!(bytes_of(&scratch, "raw") == bytes_of(&scratch, "table"));
+    assert!(bytes_of(&scratch, "raw") == bytes_of(&scratch, "told"));
+    let high = sorted("high", &["--where", "key >= '\u{7f}'", "--files", "1"]);
+    let above = bytes_of(&scratch, "raw")
+        .chunks(100)
+        .filter(|record| record[0] >= 0x7f)
+        .map(<[u8]>::to_vec)
+        .collect::<Vec<_>>();
+    assert_eq!(high["rows"], above.len());
+    assert!(bytes_of(&scratch, "high") == above.concat());
+    let found = exobus(&["validate", &scratch.text("table"), "--key", "key", "--json"]).expect(0, &[]).json();
+    assert_eq!((&found["rows"], &found["unordered_rows"], &found["manifests"]), (&30_000.into(), &0.into(), &1.into()));
+}
+
+#[test]
+fn records_go_through_parquet_and_every_verb() {
+    let scratch = Scratch::new();
+    let input = generated(&scratch);
+    let run = |verb: &str, input: &str, output: &str, more: &[&str]| {
+        let output = scratch.text(output);
+        support::with_own_spill(&scratch, &[&[verb, input, "--output", &output], more].concat()).expect(0, &[]);
+    };
+    run("convert", &input, "parquet", &["--format", "parquet", "--compression", "zstd"]);
+    run("convert", &scratch.text("parquet"), "back", &["--format", "records", "--files", "1"]);
+    assert!(bytes_of(&scratch, "back") == bytes_of(&scratch, "in"));
+    let twice = [scratch.text("in"), scratch.text("back")];
+    let output = scratch.text("once");
+    let args = ["dedupe", &twice[0], &twice[1], "--output", &output, "--files", "1"];
+    support::with_own_spill(&scratch, &args).expect(0, &[]);
+    run("sort", &input, "sorted", &["--partitions", "1"]);
+    assert!(bytes_of(&scratch, "once") == bytes_of(&scratch, "sorted"));
+    run("shuffle", &input, "shuffled", &["--seed", "3", "--rows-per-file", "7000"]);
+    assert_eq!(fs::metadata(scratch.path("shuffled/part-00004")).unwrap().len() % 100, 0);
+    assert!(bytes_of(&scratch, "shuffled") != bytes_of(&scratch, "in"));
+    // Files of both kinds are no table.
+    fs::copy(scratch.path("parquet/part-00000.parquet"), scratch.path("in/z.parquet")).unwrap();
+    let both = scratch.text("both");
+    exobus(&["convert", &input, "--output", &both]).expect(1, &["z.parquet", "in/part-00000", "--input-format"]);
+    exobus(&["show", &input]).expect(1, &["z.parquet", "in/part-00000", "--input-format"]);
+    assert!(!scratch.path("both").exists());
+    exobus(&["dedupe", &scratch.text("parquet"), "--output", &both]).expect(2, &["--key COLUMN"]);
+    exobus(&["sort", &scratch.text("back"), "--verify", "--cuts", "uniform", "--output", &both])
+        .expect(2, &["--cuts", "--verify"]);
+}
