@@ -22,16 +22,28 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// With records to sort.
     pub fn start(on_loss: &str) -> Self {
-        let scratch = Scratch::new();
+        let cluster = Self::of(Scratch::new(), &["--memory", "96MiB", "--on-loss", on_loss]);
+        exobus(&["generate", "--records", "1000000", "--files", "4", &cluster.scratch.text("in")]).expect(0, &[]);
+        cluster
+    }
+
+    /// Three nodes of one executor each, with these options besides.
+    pub fn of(scratch: Scratch, more: &[&str]) -> Self {
         let folder = scratch.text("cluster");
-        let mut command = command(&["dev", "--nodes", "3", "--port", "0", "--memory", "96MiB", "--executors", "1"]);
-        command.args(["--dir", &folder, "--on-loss", on_loss]);
+        let mut command = command(&["dev", "--nodes", "3", "--port", "0", "--executors", "1", "--dir", &folder]);
+        command.args(more);
         let mut dev = Running::start(command);
         let ready = dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
         let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
-        exobus(&["generate", "--records", "1000000", "--files", "4", &scratch.text("in")]).expect(0, &[]);
         Self { scratch, dev, url }
+    }
+
+    /// Waits until a node that was killed is in the cluster again.
+    pub fn wait_until_back(&mut self, node: &str) {
+        let ready = self.dev.wait_for(&format!("ready {node} in cluster"), PATIENCE);
+        assert!(ready.is_some(), "{:#?}", self.dev.seen);
     }
 
     pub fn kill(&self, node: &str) {

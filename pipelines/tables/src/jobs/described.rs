@@ -21,6 +21,7 @@ use crate::block::Layout;
 use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::{KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
 use crate::sinks::{Compression, FileForm, OutputFormat};
+use crate::sources::parquet::LastDecoding;
 use crate::sources::text::{Packing, TextState};
 use crate::sources::{InputFile, InputFormat, NamedTypes, Source, SourceError, print_schema};
 
@@ -120,14 +121,14 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
     let reading = ReadOptions { schema, ..params.reading };
     let (mut unified, mut files) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()));
-    let mut statistics = Vec::with_capacity(listed.len());
+    let (mut statistics, last) = (Vec::with_capacity(listed.len()), LastDecoding::default());
     for (path, status) in listed {
         context.check_cancelled()?;
         let mut file = DescribedFile { path, status, splits: Vec::new() };
         // One at a time: there may be more of them than a process may have open.
         let opened = file
             .input(&reading, Access::Ranges)
-            .and_then(|(file, format)| reading.open(file, format, true, &budget.shared()));
+            .and_then(|(file, format)| reading.open(file, format, &last, &budget.shared()));
         let source = opened.map_err(|error| budget.of_source(error))?;
         file.splits = splits(&source, &reading, &budget)?;
         let said = FileStatistics::of(&source, &reading, &budget.shared());

@@ -23,12 +23,14 @@ pub use self::values::Value;
 use crate::TableError;
 use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::UnifiedSchema;
+use crate::sources::parquet::LastDecoding;
 use crate::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Place, Source, SourceError, print_schema};
 
 /// Files of a table, in the order of their rows.
 pub struct Look {
     files: Vec<(Location, FileStatus)>,
     options: ReadOptions,
+    last: LastDecoding,
     budget: Arc<dyn MemoryBudget>,
 }
 
@@ -42,7 +44,7 @@ struct Opened {
 impl Look {
     /// At these files, as they were listed. What reading takes is asked for from `budget`.
     pub fn new(files: Vec<(Location, FileStatus)>, options: ReadOptions, budget: Arc<dyn MemoryBudget>) -> Self {
-        Self { files, options, budget }
+        Self { files, options, last: LastDecoding::default(), budget }
     }
 
     /// Names and types of the columns of all files as one table, of those that are selected.
@@ -62,7 +64,7 @@ impl Look {
         let mut unified = None;
         for file in &self.files {
             let (input, format) = self.input(file)?;
-            self.unify(&mut unified, &options.open(input, format, true, &self.budget)?)?;
+            self.unify(&mut unified, &options.open(input, format, &self.last, &self.budget)?)?;
         }
         let unified = unified.ok_or_else(|| self.failed(TableError::NoName { place: "a table of no file".into() }))?;
         Ok((options, unified.schema()))

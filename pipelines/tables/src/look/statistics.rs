@@ -57,7 +57,7 @@ impl Look {
         let (mut rows, mut splits) = (Some(0_u64), 0);
         for file in &self.files {
             let (input, format) = self.input(file)?;
-            let source = options.open(input, format, true, &self.budget)?;
+            let source = options.open(input, format, &self.last, &self.budget)?;
             let of_file = source.splits()?;
             let rows_of: Vec<Option<u64>> = of_file.iter().map(|split| split.rows).collect();
             splits += of_file.len() as u64;

@@ -10,6 +10,7 @@ use crate::TableError;
 use crate::expression::Expression;
 use crate::plain::nearest;
 use crate::semantics::{KeyColumn, find_column};
+use crate::sources::parquet::LastDecoding;
 use crate::sources::text::INFERRED_FILES;
 use crate::sources::{
     InputFile, InputFormat, MemoryBudget, NamedTypes, Source, SourceError, TextOptions, parse_schema,
@@ -101,7 +102,7 @@ impl ReadOptions {
         Ok(selected)
     }
 
-    /// Opens a file. `are_all`: the types of text are those of all its columns.
+    /// Opens a file behind another one, which may be of the same schema; the types of text are those of all its columns.
     ///
     /// # Errors
     /// Those of [`Source::open`].
@@ -109,10 +110,11 @@ impl ReadOptions {
         &self,
         file: InputFile,
         format: InputFormat,
-        are_all: bool,
+        last: &LastDecoding,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Source, SourceError> {
-        Source::open(file, format, &TextOptions { dialect: None, types: self.types()?, are_all }, budget)
+        let options = TextOptions { dialect: None, types: self.types()?, are_all: true };
+        Source::open_after((file, format), &options, last, budget)
     }
 
     /// Types of the columns of text of some files: what is said, and of others what files at even distances show together.

@@ -10,6 +10,7 @@ use arrow_select::filter::filter_record_batch;
 
 use super::{Condition, Reading, pages};
 use crate::TableError;
+use crate::sources::parquet::LastDecoding;
 use crate::sources::text::TextState;
 use crate::sources::{
     InputFile, InputFormat, MemoryBudget, Place, Reservation, Source, SourceBatch, SourceError, SourceRows, value_bytes,
@@ -21,6 +22,7 @@ pub(crate) struct TableReader {
     /// Of the columns that are read, as the table has them.
     columns: SchemaRef,
     condition: Option<Arc<Condition>>,
+    last: LastDecoding,
     budget: Arc<dyn MemoryBudget>,
 }
 
@@ -32,12 +34,13 @@ impl TableReader {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, TableError> {
         let condition = reading.condition()?.map(Arc::new);
-        Ok(Self { reading: reading.clone(), columns: columns.clone(), condition, budget: budget.clone() })
+        let (reading, columns, last) = (reading.clone(), columns.clone(), LastDecoding::default());
+        Ok(Self { reading, columns, condition, last, budget: budget.clone() })
     }
 
     /// Opens one.
     pub(crate) fn open(&self, file: InputFile, format: InputFormat) -> Result<TableFile, SourceError> {
-        let source = self.reading.options.open(file, format, true, &self.budget)?;
+        let source = self.reading.options.open(file, format, &self.last, &self.budget)?;
         let looked_at = self.condition.as_ref().map(|condition| &condition.schema);
         let (mut read, mut given, mut of_condition) = (Vec::new(), Vec::new(), Vec::new());
         for (number, field) in source.schema().fields().iter().enumerate() {

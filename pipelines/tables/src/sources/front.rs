@@ -9,7 +9,7 @@ use exobus_files::Location;
 
 use super::ipc::IpcFile;
 use super::memory::MemoryBudget;
-use super::parquet::ParquetFile;
+use super::parquet::{LastDecoding, ParquetFile};
 use super::records::RecordsFile;
 use super::schema_text::NamedTypes;
 use super::text::{self, Dialect, TextFile, TextState};
@@ -111,7 +111,16 @@ impl Source {
         options: &TextOptions,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Vec<Self>, SourceError> {
-        let opened = files.into_iter().map(|(file, format)| Self::open_one(file, format, options, budget));
+        Self::open_all_after(files, options, &LastDecoding::default(), budget)
+    }
+
+    fn open_all_after(
+        files: Vec<(InputFile, InputFormat)>,
+        options: &TextOptions,
+        last: &LastDecoding,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Vec<Self>, SourceError> {
+        let opened = files.into_iter().map(|(file, format)| Self::open_one((file, format), options, last, budget));
         let mut sources = opened.collect::<Result<Vec<_>, _>>()?;
         let texts: Vec<TextFile> = sources.iter().filter_map(Self::text).cloned().collect();
         if !texts.is_empty() {
@@ -137,19 +146,29 @@ impl Source {
         options: &TextOptions,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SourceError> {
-        let mut one = Self::open_all(vec![(file, format)], options, budget)?;
+        Self::open_after((file, format), options, &LastDecoding::default(), budget)
+    }
+
+    /// The same behind another file, which may be of the same schema.
+    pub(crate) fn open_after(
+        file: (InputFile, InputFormat),
+        options: &TextOptions,
+        last: &LastDecoding,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SourceError> {
+        let mut one = Self::open_all_after(vec![file], options, last, budget)?;
         Ok(one.remove(0))
     }
 
     fn open_one(
-        file: InputFile,
-        format: InputFormat,
+        (file, format): (InputFile, InputFormat),
         options: &TextOptions,
+        last: &LastDecoding,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SourceError> {
         let dialect = |of: Dialect| options.dialect.clone().unwrap_or(of);
         let source = match format {
-            InputFormat::Parquet => Self::Parquet(Arc::new(ParquetFile::open(file, budget)?)),
+            InputFormat::Parquet => Self::Parquet(Arc::new(ParquetFile::open_after(file, last, budget)?)),
             InputFormat::Csv => Self::Text(TextFile::open(file, &dialect(Dialect::csv()), budget)?),
             InputFormat::Tsv => Self::Text(TextFile::open(file, &dialect(Dialect::tsv()), budget)?),
             InputFormat::Arrow => Self::Ipc(Arc::new(IpcFile::open(file, budget)?)),

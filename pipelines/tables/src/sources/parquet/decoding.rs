@@ -1,10 +1,10 @@
 //! How the columns of a file are read.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use arrow_array::RecordBatchReader;
 use arrow_schema::{Schema, SchemaRef};
+use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::column::page::{PageIterator, PageReader};
@@ -20,10 +20,9 @@ use crate::plain::{check_supported, plain_field, plain_type};
 /// Of no more columns it is kept for the next file, which has the same most of the time.
 const KEPT_COLUMNS_MAX: usize = 1000;
 
-thread_local! {
-    /// That of the file that was opened last. To make it is most of what it takes to open a small file: some 2 us for each column.
-    static LAST: RefCell<Option<Arc<Decoding>>> = const { RefCell::new(None) };
-}
+/// How the file is decoded that was opened last of those that are opened one after the other. To make that is most of what it takes to open a small file: some 2 us for each column.
+#[derive(Default)]
+pub(crate) struct LastDecoding(Mutex<Option<Arc<Decoding>>>);
 
 /// Types of the columns of a file and how the library decodes them: they follow from its schema and from what its writer noted, and from nothing else.
 pub(super) struct Decoding {
@@ -35,19 +34,22 @@ pub(super) struct Decoding {
     pub(super) levels: Vec<FieldLevels>,
 }
 
-impl Decoding {
+impl LastDecoding {
     /// Of a file with that footer.
-    pub(super) fn of(file: &InputFile, metadata: &ParquetMetaData) -> Result<Arc<Self>, SourceError> {
-        if let Some(last) = LAST.with_borrow(|last| last.clone().filter(|last| last.is_of(metadata))) {
+    pub(super) fn or_made(&self, file: &InputFile, metadata: &ParquetMetaData) -> Result<Arc<Decoding>, SourceError> {
+        let last = self.0.lock().clone();
+        if let Some(last) = last.filter(|last| last.is_of(metadata)) {
             return Ok(last);
         }
-        let made = Arc::new(Self::made(file, metadata)?);
+        let made = Arc::new(Decoding::made(file, metadata)?);
         if made.descriptor.num_columns() <= KEPT_COLUMNS_MAX {
-            LAST.set(Some(Arc::clone(&made)));
+            *self.0.lock() = Some(Arc::clone(&made));
         }
         Ok(made)
     }
+}
 
+impl Decoding {
     fn is_of(&self, metadata: &ParquetMetaData) -> bool {
         let file = metadata.file_metadata();
         self.notes.as_ref() == file.key_value_metadata()

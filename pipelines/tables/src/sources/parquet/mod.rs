@@ -29,6 +29,7 @@ use arrow_schema::SchemaRef;
 
 use parquet::file::metadata::ParquetMetaData;
 
+pub(crate) use self::decoding::LastDecoding;
 pub(crate) use self::page_index::PageStatistics;
 use self::rows::RowGroupRows;
 pub use self::statistics::RowGroupStatistics;
@@ -52,8 +53,17 @@ impl ParquetFile {
     /// # Errors
     /// What is wrong with the file, with its place; memory that was denied.
     pub fn open(file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
+        Self::open_after(file, &LastDecoding::default(), budget)
+    }
+
+    /// The same behind another file, which may be of the same schema.
+    pub(crate) fn open_after(
+        file: InputFile,
+        last: &LastDecoding,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SourceError> {
         let footer::Footer { metadata, begin, memory } = footer::read(&file, budget)?;
-        let decoding = decoding::Decoding::of(&file, &metadata)?;
+        let decoding = last.or_made(&file, &metadata)?;
         Ok(Self { file, metadata, footer_begin: begin, decoding, _memory: memory })
     }
 

@@ -649,10 +649,19 @@ fn each_file_is_read_as_its_own_schema_and_notes_say_whichever_was_before() {
         write(&batch, WriterProperties::builder().build())
     };
     let files = [("a", "UTC"), ("a", "+02:00"), ("b", "+02:00")].map(|(name, zone)| (name, zone, file(name, zone)));
-    let (_, budget) = budget(1 << 20);
+    let ((_, budget), last) = (budget(1 << 20), LastDecoding::default());
+    let mut before = None;
     for at in [0, 0, 1, 2, 2, 1, 0] {
         let (name, zone, bytes) = &files[at];
-        let opened = open(bytes.clone(), &budget).unwrap();
+        let opened = ParquetFile::open_after(MemoryFile::input("t.parquet", bytes.clone()), &last, &budget).unwrap();
+        let opened = Arc::new(opened);
+        if let Some((number, decoding)) = before.replace((at, opened.decoding.clone())) {
+            assert_eq!(
+                Arc::ptr_eq(&decoding, &opened.decoding),
+                number == at,
+                "it is made once for files that are alike"
+            );
+        }
         let field = opened.schema().field(0);
         assert_eq!((field.name().as_str(), field.data_type()), (*name, &of(zone)));
         let rows = opened.read(0, None, &budget).unwrap().next().unwrap().unwrap();
