@@ -8,10 +8,13 @@ use multiversion::multiversion;
 
 use super::lists;
 use super::seeds::{ColumnSeeds, Pair};
-use super::xxh3::{hashed, mixed};
+use super::xxh3::{hashed, mix};
 use crate::TableError;
 use crate::plain::Indirection;
 use crate::raw::{ByteRanges, fixed_values};
+
+/// Rows of which hashes are made at a time.
+const MIXED_AT_ONCE: usize = 256;
 
 /// The two sums of each row.
 pub(crate) struct Pairs {
@@ -24,9 +27,21 @@ impl Pairs {
         Self { a: vec![0; rows], b: vec![0; rows] }
     }
 
-    /// The hash of each row.
-    pub(super) fn rows(&self) -> impl Iterator<Item = RowHash> {
-        self.a.iter().zip(&self.b).map(|(a, b)| RowHash(mixed(*a, *b)))
+    /// Calls `each` for the hash of each row.
+    pub(super) fn each(&self, mut each: impl FnMut(RowHash)) {
+        let [mut low, mut high] = [[0; MIXED_AT_ONCE]; 2];
+        for (a, b) in self.a.chunks(MIXED_AT_ONCE).zip(self.b.chunks(MIXED_AT_ONCE)) {
+            mix(a, b, &mut low[..a.len()], &mut high[..a.len()]);
+            let hashes = low[..a.len()].iter().zip(&high);
+            hashes.for_each(|(low, high)| each(RowHash(u128::from(*high) << 64 | u128::from(*low))));
+        }
+    }
+
+    /// The sum of the hashes of all rows.
+    pub(super) fn sum(&self) -> RowHash {
+        let mut sum = RowHash::default();
+        self.each(|hash| sum += hash);
+        sum
     }
 
     /// The same for `rows` rows from `first` on, which both closures number from 0.

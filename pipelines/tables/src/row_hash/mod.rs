@@ -64,7 +64,7 @@ impl RowHasher {
     /// # Errors
     /// The batch is of another schema.
     pub fn sum(&self, batch: &RecordBatch) -> Result<RowHash, TableError> {
-        Ok(self.pairs(batch)?.rows().sum())
+        Ok(self.pairs(batch)?.sum())
     }
 
     /// The hash of each row, in their order, behind what is there already.
@@ -72,7 +72,8 @@ impl RowHasher {
     /// # Errors
     /// The batch is of another schema.
     pub fn rows(&self, batch: &RecordBatch, hashes: &mut Vec<RowHash>) -> Result<(), TableError> {
-        hashes.extend(self.pairs(batch)?.rows());
+        hashes.reserve_exact(batch.num_rows());
+        self.pairs(batch)?.each(|hash| hashes.push(hash));
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl RowHasher {
     pub(crate) fn sum_by(&self, rows: usize, mut add: impl FnMut(usize, &ColumnSeeds, &mut Pairs)) -> RowHash {
         let mut pairs = Pairs::zeros(rows);
         self.columns.iter().enumerate().for_each(|(number, column)| add(number, column, &mut pairs));
-        pairs.rows().sum()
+        pairs.sum()
     }
 
     fn pairs(&self, batch: &RecordBatch) -> Result<Pairs, TableError> {
