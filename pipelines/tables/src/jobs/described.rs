@@ -36,6 +36,9 @@ const UNKNOWN_ROW_BYTES: u64 = 50;
 /// What a row takes while it is put in order: its key, where it is, its place and its hash.
 pub(super) const ROW_BYTES: u64 = 112;
 
+/// What its place takes, which a row has with it.
+pub(super) const PLACE_BYTES: u64 = size_of::<u64>() as u64;
+
 /// What `describe` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct DescribeParams {
@@ -96,7 +99,12 @@ impl DescribedSplit {
 
     /// What a map of it has in memory in all, with the object that it makes.
     pub(super) fn map_bytes(&self) -> u64 {
-        self.outside_bytes() + self.value_bytes
+        self.outside_bytes() + self.part_bytes()
+    }
+
+    /// Bytes of its rows in the object that a map makes, with their places.
+    pub(super) fn part_bytes(&self) -> u64 {
+        self.value_bytes + self.rows_about() * PLACE_BYTES
     }
 }
 

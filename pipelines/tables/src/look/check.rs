@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exobus_store::RowHash;
 
 use super::Look;
-use crate::reading::Reading;
+use crate::reading::{Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, KeyRows, conformed, stored_schema};
 use crate::sources::{Reservation, SourceError};
 use crate::{RowHasher, TableError};
@@ -66,8 +66,9 @@ impl Look {
         let hasher = RowHasher::new(&columns).map_err(failed)?;
         let encoder = (!key.is_empty()).then(|| KeyEncoder::new(&columns, key)).transpose().map_err(failed)?;
         let (mut checked, mut last) = (CheckedTable::default(), None::<Vec<u8>>);
+        let reader = TableReader::new(&reading, &columns, &self.budget).map_err(failed)?;
         for listed in &self.files {
-            let opened = self.open(listed, &reading, (&table, &columns))?;
+            let opened = self.open(listed, &reading, &table, &reader)?;
             let source = opened.file.source();
             let name = source.file().name().to_string();
             let here = |error| SourceError::Table { file: source.file().name().clone(), error };
@@ -99,11 +100,11 @@ impl CheckedTable {
     /// Compares the keys of rows, each with the one before: the first one with `last`, which is the last one of them then.
     fn compare_all(&mut self, last: &mut Option<Vec<u8>>, keys: &KeyRows, place: impl Fn(u64) -> Unordered) {
         for row in 0..keys.len() {
-            let key = keys.get(row);
-            self.compare(last.as_deref(), key, || place(row as u64));
-            let last = last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(key);
+            let before = if row == 0 { last.as_deref() } else { Some(keys.get(row - 1)) };
+            self.compare(before, keys.get(row), || place(row as u64));
+        }
+        if let Some(row) = keys.len().checked_sub(1) {
+            *last = Some(keys.get(row).to_vec());
         }
     }
 

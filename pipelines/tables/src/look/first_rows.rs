@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::{Look, Opened};
-use crate::reading::{ALL_ROWS, ReadRows, Reading};
+use crate::reading::{ALL_ROWS, ReadRows, Reading, TableReader};
 use crate::semantics::conformed;
 use crate::sources::SourceError;
 
@@ -45,7 +45,8 @@ impl Look {
             let reading = Reading::new(options, &table).map_err(|error| self.failed(error))?;
             let columns = reading.options.selected(&table, &[]).map_err(|error| self.failed(error))?;
             let columns = Arc::new(columns);
-            let opened = self.open(listed, &reading, (&table, &columns))?;
+            let reader = TableReader::new(&reading, &columns, &self.budget).map_err(|error| self.failed(error))?;
+            let opened = self.open(listed, &reading, &table, &reader)?;
             is_all &= self.add_rows(&opened, &mut left, &mut read)?;
             opened.file.source().file().check()?;
             schema = Some(columns);

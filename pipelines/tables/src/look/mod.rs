@@ -109,18 +109,17 @@ impl Look {
         Ok((InputFile::listed(location, *status)?, format))
     }
 
-    /// Opens a file of a table for who reads the rows of these columns.
+    /// Opens a file of a table by a reader of its rows.
     fn open(
         &self,
         file: &(Location, FileStatus),
         reading: &Reading,
-        of: (&SchemaRef, &SchemaRef),
+        table: &SchemaRef,
+        reader: &TableReader,
     ) -> Result<Opened, SourceError> {
-        let (table, columns) = of;
         let (input, format) = self.input(file)?;
         let failed = |error| SourceError::Table { file: input.name().clone(), error };
         let bound = reading.options.filter.as_ref().map(|filter| filter.bind(table)).transpose().map_err(failed)?;
-        let reader = TableReader::new(reading, columns, &self.budget).map_err(failed)?;
         let file = reader.open(input, format)?;
         let rows: Vec<Option<u64>> = file.source().splits()?.iter().map(|split| split.rows).collect();
         let left_out = match bound {

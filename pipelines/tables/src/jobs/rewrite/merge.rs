@@ -24,7 +24,7 @@ use crate::sources::Reservation;
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
 const ROWS_AT_ONCE: usize = 8192;
 /// What a row takes of which it is known where it stands.
-const PICK_BYTES: u64 = size_of::<Pick>() as u64;
+pub(super) const PICK_BYTES: u64 = size_of::<Pick>() as u64;
 
 /// What `merge` is told. Its arguments are the layout and what is merged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,6 +61,7 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
             let picked = picked.map_err(|denied| budget.of_rows(denied))?;
             let mut picks = Vec::with_capacity(merged.rows as usize);
             while let Some(Merged { rows, .. }) = merging.next().map_err(|error| budget.of_order(error))? {
+                context.check_cancelled()?;
                 picks.extend(rows);
             }
             let writer: &mut ObjectWriter = context.output_at_sized(piece, bytes)?;

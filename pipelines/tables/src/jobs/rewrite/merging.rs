@@ -13,8 +13,9 @@ use super::arrangement::{Arranged, Arranger, places};
 use super::entries::{ENTRY_BYTES, Entry, Rows, in_common, in_order};
 use super::kept::{Decided, Kept};
 use super::ordered::COLUMN_BYTES;
+use super::plan::FileAbout;
 use crate::TableError;
-use crate::block::Pick;
+use crate::block::{BYTES_MAX, Pick, ROWS_MAX};
 use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
 use crate::sources::{MemoryBudget, Reservation};
@@ -27,14 +28,18 @@ const ROWS_MOST: usize = 2 * ROWS_AHEAD;
 const WINDOW_ROWS: usize = 64;
 /// Keys of all windows together, bytes: longer ones are in smaller windows.
 const KEYS_BYTES: u64 = 16 << 20;
-/// What a row takes that is given out.
-const PICKED_BYTES: u64 = 2 * size_of::<Pick>() as u64;
-/// Memory that a merge of few runs takes at most, bytes: keys of its windows, and the rows of these that are put in order.
-pub(super) const MERGING_BYTES: u64 = KEYS_BYTES + ROWS_MOST as u64 * (ENTRY_BYTES + PICKED_BYTES);
+/// What a row takes that is given out: among those that stay or are left out, and where who gets them puts them.
+const PICKED_BYTES: u64 = 4 * size_of::<Pick>() as u64;
+/// What is put in front of each value of a key, and behind it, at most.
+const VALUE_BYTES: u64 = 16;
 
-/// Memory that a merge of so many runs, each a batch of so many columns, takes at most, bytes; a key that is longer than all windows may be takes more.
-pub(super) fn merging_bytes(runs: u64, columns: u64) -> u64 {
-    MERGING_BYTES + runs * (WINDOW_ROWS as u64 * (ENTRY_BYTES + PICKED_BYTES) + columns * COLUMN_BYTES)
+/// Memory that merging so many parts of a file takes at most, bytes: keys of windows, rows of these that are put in order, and what batches take. Only keys longer than what each part has of
+/// those 16 MiB take more.
+pub(super) fn merging_bytes(file: FileAbout, parts: u64) -> u64 {
+    let keys = KEYS_BYTES.min(file.bytes + VALUE_BYTES * file.rows);
+    let rows = file.rows.min(ROWS_MOST as u64 + WINDOW_ROWS as u64 * parts);
+    let batches = parts + file.part_bytes() / BYTES_MAX + file.rows / ROWS_MAX as u64;
+    keys + rows * (ENTRY_BYTES + PICKED_BYTES) + batches * file.columns * COLUMN_BYTES
 }
 
 /// See the module. The last column of batches says where in the input each row is, as of [`Ordered`](super::ordered::Ordered); what runs become is in the same order.
@@ -44,7 +49,7 @@ pub(super) struct Merging<'a> {
     memory: Reservation,
     batches: Vec<RecordBatch>,
     runs: Vec<Run>,
-    /// Rows of all windows.
+    /// Rows of all windows, of each as many at least as there is always room for.
     rows: usize,
     kept: Option<Kept<Pick>>,
 }
@@ -95,6 +100,7 @@ impl<'a> Merging<'a> {
         merging.runs.retain(|run| run.batch < run.end);
         let ahead = merging.rows_of_each();
         merging.runs.iter_mut().for_each(|run| run.ahead = ahead);
+        merging.rows = ahead * merging.runs.len();
         let columns: u64 = merging.batches.iter().map(|batch| batch.num_columns() as u64).sum();
         merging.memory.resize(columns * COLUMN_BYTES)?;
         Ok(merging)
@@ -190,13 +196,13 @@ impl<'a> Merging<'a> {
             _ => return Ok(()),
         };
         // What is left of the window is encoded once more, so it needs no memory meanwhile.
-        let others = self.memory.bytes() - run.bytes;
+        let (each, others) = (self.rows_of_each(), self.memory.bytes() - run.bytes);
+        self.rows -= run.window.keys.len().max(each);
+        self.runs[number].window = Arranged::default();
         self.memory.resize(others)?;
-        self.rows -= run.window.keys.len();
-        let room = ROWS_MOST.saturating_sub(self.rows).max(self.rows_of_each());
+        let room = ROWS_MOST.saturating_sub(self.rows).max(each);
         let most = KEYS_BYTES / self.runs.len() as u64;
         let (run, of_batch) = (&mut self.runs[number], &self.batches[batch as usize]);
-        run.window = Arranged::default();
         let mut rows = run.ahead.min(room).min(of_batch.num_rows() - from);
         let window = loop {
             let slice = of_batch.slice(from, rows);
@@ -214,7 +220,7 @@ impl<'a> Merging<'a> {
         #[cfg(test)]
         ENCODED.with(|encoded| encoded.set(encoded.get() + rows));
         (run.batch, run.from, run.window, run.given) = (batch, from, window, 0);
-        self.rows += rows;
+        self.rows += rows.max(each);
         Ok(())
     }
 

@@ -35,7 +35,9 @@ impl<'a> Ordered<'a> {
 
     /// Adds a batch.
     pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), Unordered> {
-        let (rows, columns) = (batch.num_rows() as u64 * ENTRY_BYTES, batch.num_columns() as u64 * COLUMN_BYTES);
+        // Where one row of each key stays, those that do are put elsewhere.
+        let of_row = ENTRY_BYTES + self.arranger.keep.map_or(0, |_| size_of::<Entry>() as u64);
+        let (rows, columns) = (batch.num_rows() as u64 * of_row, batch.num_columns() as u64 * COLUMN_BYTES);
         let measured = self.arranger.measure(&batch)?;
         let bytes = measured.bytes()? + rows + columns;
         self.memory.resize(self.memory.bytes() + bytes)?;

@@ -5,9 +5,9 @@ use exobus_actors::task::JobError;
 use exobus_shuffle::Sizes;
 
 use super::map::MESSAGE_BYTES;
+use super::merge::PICK_BYTES;
 use super::merging::merging_bytes;
-use super::ordered::COLUMN_BYTES;
-use crate::jobs::described::{Described, LOOK_BYTES, ROW_BYTES};
+use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
 use crate::jobs::table::{Piece, push_split};
 
 /// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
@@ -24,15 +24,19 @@ pub(super) struct FileAbout {
 }
 
 impl FileAbout {
-    /// What a reduce of so many parts takes beside the store: what puts its rows in order, and what its sink has of a row group.
-    pub(super) fn reduce_bytes(self, parts: u64) -> u64 {
-        self.merging_bytes(parts) + self.sink_bytes
+    /// Bytes of its rows on their way to it, with the places of these.
+    pub(super) fn part_bytes(self) -> u64 {
+        self.bytes + self.rows * PLACE_BYTES
     }
 
-    /// What puts the rows of so many parts in order: those of a small file are fewer than windows may have.
-    pub(super) fn merging_bytes(self, parts: u64) -> u64 {
-        LOOK_BYTES
-            + merging_bytes(parts, self.columns).min(self.rows.max(1) * ROW_BYTES + parts * self.columns * COLUMN_BYTES)
+    /// What a reduce of so many parts takes beside the store: what puts its rows in order, and what its sink has of a row group.
+    pub(super) fn reduce_bytes(self, parts: u64) -> u64 {
+        LOOK_BYTES + merging_bytes(self, parts) + self.sink_bytes
+    }
+
+    /// What a merge of so many parts takes beside the store: what puts rows in order, and which rows these are.
+    pub(super) fn merge_bytes(self, parts: u64) -> u64 {
+        LOOK_BYTES + merging_bytes(self, parts) + self.rows * PICK_BYTES
     }
 }
 
@@ -45,11 +49,11 @@ pub(super) fn check_memory(
     for file in &described.files {
         for (number, split) in file.splits.iter().enumerate() {
             let what = || format!("{}, row group or piece {number},", file.path.display());
-            refuse_beyond(sizes, (LOOK_BYTES + split.outside_bytes(), split.value_bytes), what)?;
+            refuse_beyond(sizes, (LOOK_BYTES + split.outside_bytes(), split.part_bytes()), what)?;
         }
     }
     let what = || format!("a file of {} MiB of values, of which more --files are smaller,", file.bytes >> 20);
-    refuse_beyond(sizes, (file.reduce_bytes(parts), file.bytes + file.bytes / 8), what)
+    refuse_beyond(sizes, (file.reduce_bytes(parts), file.part_bytes() + file.part_bytes() / 8), what)
 }
 
 /// Refuses what takes more than the memory of a node: so much beside the store, and so much in it.
@@ -153,7 +157,12 @@ mod tests {
         let memory_bytes = 512 * mib - SET_ASIDE_BYTES;
         let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
         let FileSize::Bytes(bytes) = FileSize::default() else { panic!("files are of so many bytes") };
-        check_memory(&described(&[&[64 * mib]]), sizes, (file(bytes, bytes / 10), 200)).unwrap();
+        // Of rows of 100 bytes, and of 4: a file has as many bytes with their places.
+        for row in [100, 4] {
+            let rows = bytes / (row + PLACE_BYTES);
+            check_memory(&described(&[&[64 * mib]]), sizes, (file(rows * row, rows), 200)).unwrap();
+        }
+        check_memory(&described(&[&[64 * mib]]), sizes, (file(bytes, bytes / 4), 200)).unwrap_err();
     }
 
     #[test]

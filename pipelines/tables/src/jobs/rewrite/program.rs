@@ -21,7 +21,7 @@ use super::plan::{FileAbout, check_memory, maps};
 use super::{Rewrite, Rewritten};
 use crate::TableError;
 use crate::jobs::count::count;
-use crate::jobs::described::{Described, LOOK_BYTES};
+use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
 use crate::jobs::output::{FileParams, FileSize, manifest};
 use crate::jobs::table::{Piece, Table};
 use crate::reading::Reading;
@@ -69,7 +69,7 @@ impl Job for Rewriting {
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, self.about.merging_bytes(blocks.len() as u64));
+        let options = self.options(place, self.about.merge_bytes(blocks.len() as u64));
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 
@@ -119,9 +119,10 @@ impl Planned {
         let value_bytes = described.value_bytes();
         let sizes = Sizes::of(&futures.nodes(), value_bytes);
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
-        let files = rewrite.writing.file_size.files(value_bytes, rows);
+        // Rows have their places with them until they are in files: of narrow ones a file has fewer bytes of values.
+        let files = rewrite.writing.file_size.files(value_bytes + rows * PLACE_BYTES, rows);
         let (bytes, rows) = (value_bytes / files, rows.div_ceil(files));
-        let columns = Table::decode(&described.layout).map_err(JobError::program)?.schema.fields().len() as u64;
+        let columns = Table::decode(&described.layout).map_err(JobError::program)?.schema.fields().len() as u64 + 1;
         let sink_bytes = rewrite.writing.sink_bytes(described.form, bytes, rows);
         let about = FileAbout { bytes, rows, columns, sink_bytes };
         let maps = maps(&described, sizes);

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::super::arrangement::{Arrangement, Arranger};
 use super::super::merging::{ENCODED, Merging, merging_bytes};
 use super::super::ordered::Ordered;
+use super::super::plan::FileAbout;
 use crate::block::Pick;
 use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
@@ -146,18 +147,29 @@ fn runs_that_do_not_overlap_and_a_key_of_many_rows_are_merged_within_the_memory_
         let rows: Vec<(u8, Row)> = apart.chain(alike).collect();
         let all = rows.iter().map(|(_, row)| row.clone()).collect();
         let (kept, dropped) = expected(all, false, keep);
-        let fixed = Arc::new(FixedBudget::new(merging_bytes(10, 3)));
+        let runs = runs(rows, |rows| rows.sort(), 50_000);
+        let fixed = Arc::new(FixedBudget::new(said(&runs)));
         let budget: Arc<dyn MemoryBudget> = fixed.clone();
-        let (rows, left_out) = merged(&arranger(false, keep), &budget, runs(rows, |rows| rows.sort(), 50_000));
+        let (rows, left_out) = merged(&arranger(false, keep), &budget, runs);
         assert_eq!((rows, left_out), (kept, dropped), "{keep:?}");
-        assert!(fixed.peak_bytes() > 0 && fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
+        assert!(fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
     }
+}
+
+/// What merging these runs is said to take at most.
+fn said(runs: &[Vec<RecordBatch>]) -> u64 {
+    let batches = || runs.iter().flatten();
+    let (rows, bytes) = batches().fold((0, 0), |(rows, bytes), batch| {
+        (rows + batch.num_rows() as u64, bytes + batch.get_array_memory_size() as u64)
+    });
+    merging_bytes(FileAbout { bytes, rows, columns: 3, sink_bytes: 0 }, batches().count() as u64)
 }
 
 /// All windows grow in turn first, and then all runs have rows at the same places of the order.
 #[test]
 fn runs_that_do_not_overlap_at_first_and_do_later_are_merged_within_the_memory_that_is_said() {
-    let key = |number: u64| format!("{number:08}{}", "x".repeat(40));
+    // So long that keys of all windows are as many bytes as they may be.
+    let key = |number: u64| format!("{number:08}{}", "x".repeat(150));
     let (runs_of, apart, together) = (12u64, 120_000u64, 100_000u64);
     let row = |place: u64| {
         let run = if place < apart { place / (apart / runs_of) } else { place % runs_of };
@@ -165,11 +177,13 @@ fn runs_that_do_not_overlap_at_first_and_do_later_are_merged_within_the_memory_t
     };
     let rows: Vec<(u8, Row)> = (0..apart + together).map(row).collect();
     let all = rows.iter().map(|(_, row)| row.clone()).collect();
-    let fixed = Arc::new(FixedBudget::new(merging_bytes(runs_of, 3)));
+    let runs = runs(rows, |rows| rows.sort(), 50_000);
+    let fixed = Arc::new(FixedBudget::new(said(&runs)));
     let budget: Arc<dyn MemoryBudget> = fixed.clone();
-    let merged = merged(&arranger(false, None), &budget, runs(rows, |rows| rows.sort(), 50_000));
+    let merged = merged(&arranger(false, None), &budget, runs.clone());
     assert!(merged == expected(all, false, None));
     assert!(fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
+    assert!(fixed.peak_bytes() > said(&runs) / 2, "{} bytes of {}", fixed.peak_bytes(), said(&runs));
 }
 
 /// So many that windows of the fewest rows are more than are ahead of few runs.
@@ -185,7 +199,7 @@ fn thousands_of_runs_are_merged_within_the_memory_that_is_said() {
             vec![batch(&rows)]
         })
         .collect();
-    let fixed = Arc::new(FixedBudget::new(merging_bytes(runs.len() as u64, 3)));
+    let fixed = Arc::new(FixedBudget::new(said(&runs)));
     let budget: Arc<dyn MemoryBudget> = fixed.clone();
     assert!(merged(&arranger(false, None), &budget, runs) == expected(rows, false, None));
     assert!(fixed.used_bytes() == 0, "{} bytes", fixed.used_bytes());
