@@ -14,8 +14,9 @@ use exobus_tables::jobs::{
     Rewrite,
     sort::{self as table, SortTable},
 };
+use exobus_tables::semantics::KeyColumn;
 
-use super::{generate::failure as file_failure, session::Session};
+use super::{generate::failure as file_failure, session::Session, sort::Way};
 use crate::{
     cli::{ExplainArgs, ExplainFilesArgs, ExplainSortArgs, ExplainWhat},
     exit::{Exit, Failure, OrExit},
@@ -25,8 +26,14 @@ use crate::{
 /// Prints it.
 pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     let (files, explained) = match &args.what {
-        ExplainWhat::Sort(args) if args.key.is_empty() => (&args.files, explain_sort(&args.files)?),
-        ExplainWhat::Sort(args) => (&args.files, explain_table(args)?),
+        ExplainWhat::Sort(args) => {
+            let input = (&args.files.input[..], args.files.setup.partial);
+            let explained = match Way::of(&args.key, input, (&args.read, &args.write))? {
+                Way::Raw => explain_sort(&args.files)?,
+                Way::Table(key) => explain_table(args, key)?,
+            };
+            (&args.files, explained)
+        }
         ExplainWhat::Wordcount(files) => (files, explain_keyed(files, list_files, WordCount {})?),
         ExplainWhat::Aggregate(args) => (&args.files, explain_keyed(&args.files, list_files, args.columns.job()?)?),
         // Which order it is changes nothing about the work.
@@ -48,12 +55,12 @@ fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
     Ok(session.run("sort.explain", None, params, async |futures, params| sort::explain(futures, params).await)?.report)
 }
 
-fn explain_table(args: &ExplainSortArgs) -> Result<Explained, Failure> {
+fn explain_table(args: &ExplainSortArgs, key: Vec<KeyColumn>) -> Result<Explained, Failure> {
     let session = Session::without_views(&args.files.setup)?;
     let (partitions, partial) = (args.files.setup.partitions, args.files.setup.partial);
     let (reading, writing) = (args.read.options(), args.write.options(partitions, None));
     let table = Rewrite::new(inputs(&session, &args.files, list_files)?, PathBuf::new());
-    let params = SortTable { table: Rewrite { reading, writing, partial, ..table }, key: args.key.clone() };
+    let params = SortTable { table: Rewrite { reading, writing, partial, ..table }, key };
     let program = async |futures, params| table::explain(futures, params).await;
     Ok(session.run("table.explain", None, params, program)?.report)
 }

@@ -1,13 +1,14 @@
 //! `exobus sort`: files of 100-byte records in, part files in key order out, in this process or on a cluster.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use exobus_shuffle::{
     files::{list_inputs, validate_files},
     jobs::sort::{SortParams, SortReport, sort},
 };
 
-use exobus_tables::sources::InputFormat;
+use exobus_tables::{semantics::KeyColumn, sources::InputFormat};
 
 use super::{
     folders::Folders,
@@ -15,41 +16,62 @@ use super::{
     session::{Ran, Session},
 };
 use crate::{
-    cli::{CutsName, SortArgs},
+    cli::{CutsName, SortArgs, TableReadArgs, TableWriteArgs},
     exit::{Exit, Failure},
     report::{JobSummary, bytes, count},
 };
 
-/// Sorts and prints the summary.
-pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
-    if !args.key.is_empty() {
-        return super::tables::sort_by_key(args, args.key.clone());
-    }
-    let is_table = |format| format != InputFormat::Records;
-    let format = super::tables::input_format(&args.input, &args.read, args.job.setup.partial);
-    if args.generate.is_none() && format.is_some_and(is_table) {
-        let tables = args.input.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        return Err(Failure::text(
-            Exit::Usage,
-            format!("{tables}: a table is sorted by columns: say which, --key COLUMN"),
-        ));
-    }
-    if let Some(option) = args.read.given().or(args.write.given()) {
-        let is_records = args.generate.is_none() && format == Some(InputFormat::Records);
-        return match args.cuts {
-            CutsName::Sampled if is_records => super::tables::sort_by_key(args, super::tables::key_of_records()),
-            _ if is_records => {
-                let what =
-                    format!("--cuts is for records that are sorted as they are, and {option} makes a table of them");
+/// How files are sorted.
+pub(super) enum Way {
+    /// Records, as they are.
+    Raw,
+    /// As a table, by this key.
+    Table(Vec<KeyColumn>),
+}
+
+impl Way {
+    /// What these options ask for of this input.
+    pub(super) fn of(
+        key: &[KeyColumn],
+        (input, partial): (&[PathBuf], bool),
+        (read, write): (&TableReadArgs, &TableWriteArgs),
+    ) -> Result<Self, Failure> {
+        if !key.is_empty() {
+            return Ok(Self::Table(key.to_vec()));
+        }
+        let format = super::tables::input_format(input, read, partial);
+        if !input.is_empty() && format.is_some_and(|format| format != InputFormat::Records) {
+            let tables = input.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+            let what = format!("{tables}: a table is sorted by columns: say which, --key COLUMN");
+            return Err(Failure::text(Exit::Usage, what));
+        }
+        match read.given().or(write.given()) {
+            None => Ok(Self::Raw),
+            Some(_) if !input.is_empty() && format.is_some() => Ok(Self::Table(super::tables::key_of_records())),
+            Some(option) => {
+                let what = format!(
+                    "{option} is for tables, which are sorted by --key COLUMN, and for records: --input-format records"
+                );
                 Err(Failure::text(Exit::Usage, what))
             }
-            _ => Err(Failure::text(
-                Exit::Usage,
-                format!(
-                    "{option} is for tables, which are sorted by --key COLUMN, and for records: --input-format records"
-                ),
-            )),
-        };
+        }
+    }
+}
+
+/// Sorts and prints the summary.
+pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
+    match Way::of(&args.key, (&args.input, args.job.setup.partial), (&args.read, &args.write))? {
+        Way::Raw => (),
+        Way::Table(key) if args.key.is_empty() && args.cuts != CutsName::Sampled => {
+            let option = args.read.given().or(args.write.given()).expect("what makes a table of records");
+            let key: Vec<&str> = key.iter().map(|key| key.column.as_str()).collect();
+            let key = key.join(",");
+            let what = format!(
+                "--cuts is for records that are sorted as they are, and {option} makes a table of them, by --key {key}"
+            );
+            return Err(Failure::text(Exit::Usage, what));
+        }
+        Way::Table(key) => return super::tables::sort_by_key(args, key),
     }
     let mut session = Session::open(&args.job)?;
     if args.generate.is_some() {

@@ -198,9 +198,10 @@ fn one_node_whose_process_is_killed_and_resumed() {
     }
 }
 
-/// Whether the job heard that this node died, or that there is another process of it.
-fn heard_of_its_end(events: &Events) -> bool {
-    events.of("Node").any(|event| event["about"] == "n3" && (event["state"] == "Dead" || event["state"] == "Up"))
+/// Whether the job heard behind so many events that this node died, or that there is another process of it.
+fn heard_of_its_end(events: &Events, before: usize) -> bool {
+    let of_node = events.0[before..].iter().filter_map(|event| event["kind"].get("Node"));
+    of_node.into_iter().any(|event| event["about"] == "n3" && (event["state"] == "Dead" || event["state"] == "Up"))
 }
 
 /// Three nodes of so much memory each; a node that is killed is started again.
@@ -222,21 +223,21 @@ fn three_nodes(memory: &'static str) {
 
 /// Runs it, and kills a node when it has done something of it; whether the job heard of that before its end.
 fn is_killed(cluster: &mut Cluster, case: &Case<'_>) -> bool {
-    let mut killed = false;
+    let mut killed = None;
     let (run, events) = cluster.run(&texts(&case.args(&cluster.scratch)), |events, _| {
         let is_due = case.verb.stages.iter().any(|stage| events.finished_on("n3", stage));
-        if !killed && is_due && events.finished(stage_of(case)) >= 1 {
+        if killed.is_none() && is_due && events.finished(stage_of(case)) >= 1 {
             cluster.kill("n3");
-            killed = true;
+            killed = Some(events.0.len());
         }
     });
     let summary = run.expect(0, &[]).json();
     assert!(summary["nodes"].as_u64() >= Some(2), "{summary}");
     case.check(&cluster.scratch, (&summary, summary["nodes"].as_u64().unwrap()));
-    if killed {
+    killed.is_some_and(|before| {
         cluster.wait_until_back("n3");
-    }
-    killed && heard_of_its_end(&events)
+        heard_of_its_end(&events, before)
+    })
 }
 
 #[test]

@@ -81,4 +81,8 @@ fn records_go_through_parquet_and_every_verb() {
     exobus(&["dedupe", &scratch.text("parquet"), "--output", &both]).expect(2, &["--key COLUMN"]);
     exobus(&["sort", &scratch.text("back"), "--verify", "--cuts", "uniform", "--output", &both])
         .expect(2, &["--cuts", "--verify"]);
+    // What is explained is what would be done.
+    exobus(&["explain", "sort", &scratch.text("back")]).expect(0, &[]);
+    exobus(&["explain", "sort", &scratch.text("back"), "--where", "keyed is null"]).expect(2, &["keyed", "key"]);
+    exobus(&["explain", "sort", &scratch.text("parquet")]).expect(2, &["--key COLUMN"]);
 }
