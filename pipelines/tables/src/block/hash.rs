@@ -40,10 +40,16 @@ fn is_flat(column: &Column) -> bool {
 /// Adds the hashes of the values of these rows.
 fn add(column: &Column, seeds: &ColumnSeeds, picks: &[Pick], pairs: &mut Pairs) {
     match &column.values {
-        Values::Fixed(width, values) => {
+        Values::Fixed(width @ (1 | 2 | 4 | 8 | 16 | 32), values) => {
             let mut bytes = vec![0; width * picks.len()];
             fixed(*width, values, picks, &[], &mut bytes);
             seeds.add_fixed(*width, &bytes, None, pairs);
+        }
+        // Of others each may be as large as it likes.
+        Values::Fixed(width, values) => {
+            for (row, Pick { batch, row: from }) in picks.iter().enumerate() {
+                seeds.add_value(&values[*batch as usize][*from as usize * width..][..*width], row, pairs);
+            }
         }
         Values::Bytes { ranges, .. } => {
             let mut row = 0;

@@ -69,14 +69,14 @@ impl Job for Rewriting {
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, self.about.merge_bytes(blocks.len() as u64));
+        let options = self.options(place, self.about.merge_bytes(self.maps.len() as u64));
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
         let name = self.file.form.file_name(&part_name(partition as usize, self.plan.partitions as usize));
         let file = FileParams { name, ..self.file.clone() };
-        let outside_bytes = self.about.reduce_bytes(columns.len() as u64);
+        let outside_bytes = self.about.reduce_bytes(self.maps.len() as u64);
         let scratch_bytes = vec![file.buffer_bytes; 2];
         let params = ReduceParams { file, arrangement: self.arrangement.clone() };
         let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
