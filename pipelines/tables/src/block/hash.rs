@@ -15,7 +15,7 @@ const ROWS_AT_ONCE: usize = 4096;
 
 impl Gather {
     /// The sum of the hashes of these rows, as `hasher`, which is of the schema of the layout, has it of a batch of them. Rows are only put together for it where a column has
-    /// nulls, lists, structs or dictionaries.
+    /// nulls, bools, lists, structs or dictionaries.
     ///
     /// # Errors
     /// As of [`messages`](Self::messages).

@@ -30,13 +30,13 @@ const WINDOW_ROWS: usize = 64;
 const KEYS_BYTES: u64 = 16 << 20;
 /// What a row takes that is given out: among those that stay or are left out, and where who gets them puts them.
 const PICKED_BYTES: u64 = 4 * size_of::<Pick>() as u64;
-/// What is put in front of each value of a key, and behind it, at most.
-const VALUE_BYTES: u64 = 16;
+/// What the key of a row takes beside its values, about: where it ends, and what is in front of each value and behind it. A key of many columns or a random order take more.
+const KEY_BYTES: u64 = 16;
 
-/// Memory that merging so many parts of a file takes at most, bytes: keys of windows, rows of these that are put in order, and what batches take. Only keys longer than what each part has of
-/// those 16 MiB take more.
+/// Memory that merging so many parts of a file takes, bytes: keys of windows, rows of these that are put in order, and what batches take. Keys longer than what each part has of those 16 MiB take
+/// more, and so may those of small files ([`KEY_BYTES`]); that is asked for when it is met.
 pub(super) fn merging_bytes(file: FileAbout, parts: u64) -> u64 {
-    let keys = KEYS_BYTES.min(file.bytes + VALUE_BYTES * file.rows);
+    let keys = KEYS_BYTES.min(file.bytes + KEY_BYTES * file.rows);
     let rows = file.rows.min(ROWS_MOST as u64 + WINDOW_ROWS as u64 * parts);
     let batches = parts + file.part_bytes() / BYTES_MAX + file.rows / ROWS_MAX as u64;
     keys + rows * (ENTRY_BYTES + PICKED_BYTES) + batches * file.columns * COLUMN_BYTES
@@ -191,7 +191,7 @@ impl<'a> Merging<'a> {
         let (left, is_last) = (run.window.keys.len() - run.given, run.from + run.window.keys.len() == in_batch);
         let (batch, from) = match (left, is_last) {
             (0, true) if run.batch + 1 < run.end => (run.batch + 1, 0),
-            // Of a window that is filled again more than half was given out: no row has its key encoded more than twice.
+            // Of a window that is filled again more than half was given out: no row has its key encoded more than twice, unless keys behind it are so long that the window gets fewer rows than were left.
             (_, false) if left < run.window.keys.len() / 2 || left == 0 => (run.batch, run.from + run.given),
             _ => return Ok(()),
         };
