@@ -4,7 +4,7 @@
 //! said by the call that does the work.
 //!
 //! ```
-//! use exobus::{Compression, Table, col};
+//! use exobus::{Table, col};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -17,7 +17,6 @@
 //!     .filter(col("price").gt(3))
 //!     .select(["user", "ts"])
 //!     .sort_by(["user", "ts:desc"])
-//!     .compression(Compression::Zstd(1))
 //!     .files(1)
 //! #   .memory(128 << 20).executors(2)
 //!     .write(&output)?;
