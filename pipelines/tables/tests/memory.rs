@@ -14,7 +14,7 @@ use exobus_files::{LocalFiles, Location};
 use exobus_tables::look::Look;
 use exobus_tables::reading::ReadOptions;
 use exobus_tables::semantics::KeyColumn;
-use exobus_tables::sinks::Compression::Gzip;
+use exobus_tables::sinks::Compression as Packing;
 use exobus_tables::sinks::{FileForm, OutputFormat, ParquetOptions, ParquetSink, SinkOptions, TableSink};
 use exobus_tables::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions};
 use parquet::arrow::ArrowWriter;
@@ -232,10 +232,10 @@ fn what_rows_take_that_meet_a_condition_was_granted() {
 #[test]
 fn what_writing_takes_was_granted() {
     let batch = table(120_000);
-    for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(Default::default())] {
+    for compression in [Packing::None, Packing::Snappy, Packing::Zstd(1), Packing::Gzip(6)] {
         let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
         begin();
-        let options = ParquetOptions { compression: codec, ..ParquetOptions::default() };
+        let options = ParquetOptions { compression, ..ParquetOptions::default() };
         let mut sink = ParquetSink::new(std::io::sink(), &batch.schema(), &options, &budget).unwrap();
         for at in (0..batch.num_rows()).step_by(10_000) {
             sink.write(&batch.slice(at, 10_000)).unwrap();
@@ -253,7 +253,7 @@ fn what_packing_text_takes_was_granted() {
     let batch = table(120_000).project(&[0, 1]).unwrap();
     for level in [1, 6, 9] {
         let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
-        let form = FileForm::new(OutputFormat::Csv, Some(Gzip(level))).unwrap();
+        let form = FileForm::new(OutputFormat::Csv, Some(Packing::Gzip(level))).unwrap();
         begin();
         let mut sink = TableSink::new(std::io::sink(), &batch.schema(), &SinkOptions::new(form), &budget).unwrap();
         for at in (0..batch.num_rows()).step_by(10_000) {

@@ -181,9 +181,10 @@ pub(super) async fn rewritten(
     let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
     let parts = parts(&described, writing)?;
     let splits = described.numbered_splits();
+    let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
     let outside_bytes = |part: &FilePlan| {
         let (bytes, rows, largest) = read_about(&splits[part.splits.clone()], part.rows);
-        LOOK_BYTES + writing.sink_bytes(described.form, bytes, rows) + largest / 4
+        LOOK_BYTES + writing.sink_bytes(described.form, &schema, (bytes, rows)) + largest / 4
     };
     for part in &parts {
         let what = || {
@@ -198,7 +199,6 @@ pub(super) async fn rewritten(
     let plan = Plan::of_chunks(sizes, Some(parts.len() as u32), 1 << 20).map_err(JobError::program)?;
     futures.plan_stage(name, parts.len() as u64, described.value_bytes())?;
     let layout = futures.put(&described.layout)?;
-    let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
     let file = FileParams {
         directory: rewrite.output.clone(),
         name: String::new(),

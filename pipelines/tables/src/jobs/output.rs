@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
@@ -18,10 +18,10 @@ use crate::block::{Gather, Layout, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
 use crate::sinks::{
-    Compression, FileForm, GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, OutputFormat, SinkError, SinkOptions,
-    SortedColumn, TableSink, as_text, packing_bytes,
+    Compression, FileForm, GROUP_ROWS, OutputFormat, SinkError, SinkOptions, SortedColumn, TableSink, as_text,
+    batch_memory, packing_bytes, row_group_memory,
 };
-use crate::sources::{BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema, records};
+use crate::sources::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema, records};
 
 /// How much is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,12 +74,16 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// Memory that a sink of this form takes for a file of so many bytes of values and rows.
-    pub(super) fn sink_bytes(&self, form: FileForm, file_bytes: u64, rows: u64) -> u64 {
+    /// Memory that a sink of this form takes for a file of these columns with so many bytes of values and rows.
+    pub(super) fn sink_bytes(&self, form: FileForm, schema: &ArrowSchema, (file_bytes, rows): (u64, u64)) -> u64 {
         let (rows, group_rows) = (rows.max(1), self.group_rows.min(rows.max(1)));
         let group_bytes = u128::from(file_bytes) * u128::from(group_rows) / u128::from(rows);
-        let packing = if form.format().types() == FileTypes::Text { packing_bytes(form.compression()) } else { 0 };
-        GROUP_MEMORY_FACTOR * GROUP_BYTES.min(group_bytes as u64) + packing
+        match form.format() {
+            OutputFormat::Parquet => row_group_memory(schema, form.compression(), group_bytes as u64),
+            OutputFormat::Csv | OutputFormat::Tsv => packing_bytes(form.compression()),
+            OutputFormat::Arrow => batch_memory(file_bytes.min(BATCH_BYTES_MAX)),
+            OutputFormat::Records => 0,
+        }
     }
 }
 

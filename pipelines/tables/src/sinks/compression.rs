@@ -79,7 +79,7 @@ impl fmt::Display for Compression {
 
 impl Compression {
     /// As the library of Parquet has it.
-    pub fn codec(self) -> Codec {
+    pub(super) fn codec(self) -> Codec {
         match self {
             Self::None => Codec::UNCOMPRESSED,
             Self::Snappy => Codec::SNAPPY,

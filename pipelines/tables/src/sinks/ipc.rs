@@ -17,6 +17,11 @@ const MEMORY_FACTOR: u64 = 3;
 /// Bytes of memory beside batches: the header of one, the directory.
 const BESIDE_BYTES: u64 = 64 << 10;
 
+/// Memory for a batch of so many bytes of values.
+pub(crate) fn batch_memory(bytes: u64) -> u64 {
+    BESIDE_BYTES + MEMORY_FACTOR * bytes
+}
+
 /// Writes a file. A batch of it has as many rows, or as many bytes, as it may have, but for the last one; so where batches end follows from the rows alone.
 pub struct IpcSink<W: Write> {
     writer: FileWriter<W>,
@@ -33,7 +38,7 @@ impl<W: Write> IpcSink<W> {
     /// # Errors
     /// Memory that was denied, and what `write` says.
     pub fn new(write: W, schema: &SchemaRef, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SinkError> {
-        let memory = Reservation::of(budget, BESIDE_BYTES).map_err(denied)?;
+        let memory = Reservation::of(budget, batch_memory(0)).map_err(denied)?;
         let writer = FileWriter::try_new(write, schema).map_err(failed)?;
         let border = Border::new(BATCH_ROWS_MAX as u64, BATCH_BYTES_MAX);
         Ok(Self { writer, schema: schema.clone(), waiting: Vec::new(), border, rows: 0, memory })
@@ -52,7 +57,7 @@ impl<W: Write> IpcSink<W> {
                 self.end_batch()?;
                 continue;
             }
-            self.memory.at_least(BESIDE_BYTES + MEMORY_FACTOR * self.border.bytes()).map_err(denied)?;
+            self.memory.at_least(batch_memory(self.border.bytes())).map_err(denied)?;
             self.waiting.push(batch.slice(at, rows));
             at += rows;
         }

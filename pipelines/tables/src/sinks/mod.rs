@@ -12,6 +12,7 @@
 mod border;
 mod compression;
 mod dictionaries;
+mod encoders;
 mod ipc;
 mod packed;
 mod parquet;
@@ -23,10 +24,12 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 
 pub use self::compression::{Compression, FileForm, NotCompressed, TEXT_ZSTD_MAX, UnknownCompression};
+pub(crate) use self::encoders::packing_bytes;
 pub use self::ipc::IpcSink;
+pub(crate) use self::ipc::batch_memory;
 pub use self::packed::Packed;
-pub(crate) use self::packed::packing_bytes;
-pub use self::parquet::{GROUP_BYTES, GROUP_MEMORY_FACTOR, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
+pub(crate) use self::parquet::row_group_memory;
+pub use self::parquet::{GROUP_BYTES, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
 pub use self::records::RecordsSink;
 pub use self::table::{OutputFormat, SinkOptions, TableSink};
 pub use self::text::TextSink;

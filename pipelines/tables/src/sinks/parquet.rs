@@ -1,28 +1,30 @@
 //! Parquet, a row group at a time.
 
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
-use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::SchemaDescriptor;
 
 use super::border::Border;
 use super::dictionaries::{looked_at, of_many_values};
-use super::{SinkError, check_rows};
-use crate::sources::{MemoryBudget, Reservation};
+use super::encoders::{codecs_bytes, page_bytes};
+use super::{Compression, SinkError, check_rows};
+use crate::sources::{MemoryBudget, Reservation, array_bytes};
 
 /// Most rows of a row group.
 pub const GROUP_ROWS: u64 = 122_880;
 /// Most bytes of values in a row group that has more than one row.
 pub const GROUP_BYTES: u64 = 64 << 20;
 /// Bytes of memory for a byte of values in the row group that is being written: encoded pages, and what they were made of while they are compressed.
-pub const GROUP_MEMORY_FACTOR: u64 = 3;
+const GROUP_MEMORY_FACTOR: u64 = 3;
 /// Bytes of memory for a column: pages that are being filled, tables of dictionaries.
 const COLUMN_BYTES: u64 = 64 << 10;
 
@@ -39,7 +41,7 @@ pub struct ParquetOptions {
 
 impl Default for ParquetOptions {
     fn default() -> Self {
-        Self { compression: Compression::SNAPPY, sorted_by: Vec::new(), group_rows: GROUP_ROWS }
+        Self { compression: Compression::Snappy, sorted_by: Vec::new(), group_rows: GROUP_ROWS }
     }
 }
 
@@ -59,8 +61,7 @@ pub struct SortedColumn {
 pub struct ParquetSink<W: Write + Send> {
     file: File<W>,
     schema: SchemaRef,
-    /// Columns of the file, which may be several for one of the table.
-    columns: usize,
+    columns: Columns,
     border: Border,
     rows: u64,
     memory: Reservation,
@@ -73,6 +74,15 @@ enum File<W: Write + Send> {
     Open(Box<ArrowWriter<W>>),
     /// It could not be opened, and nothing is written any more.
     Failed,
+}
+
+/// What encoders of columns take follows from this.
+struct Columns {
+    compression: Compression,
+    /// How many columns the file has for each of the table.
+    leaves: Vec<u64>,
+    /// Which columns of the table have a row in this row group that is larger than a page.
+    are_large: Vec<bool>,
 }
 
 struct Begun<W> {
@@ -95,6 +105,7 @@ impl<W: Write + Send> ParquetSink<W> {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SinkError> {
         let parquet = ArrowSchemaConverter::new().convert(schema).map_err(failed)?;
+        let columns = Columns::new(schema.fields().len(), &parquet, options.compression);
         let leaf_of = |column: usize| {
             let mut leaves = (0..parquet.num_columns()).filter(|leaf| parquet.get_column_root_idx(*leaf) == column);
             leaves.next().filter(|_| !schema.field(column).data_type().is_nested())
@@ -109,14 +120,16 @@ impl<W: Write + Send> ParquetSink<W> {
         pairs.sort_by(|one, other| one.key.cmp(&other.key));
         let properties = WriterProperties::builder()
             .set_created_by("exobus".to_owned())
-            .set_compression(options.compression)
+            .set_compression(options.compression.codec())
+            .set_data_page_size_limit(page_bytes(options.compression))
+            .set_dictionary_page_size_limit(page_bytes(options.compression))
             .set_sorting_columns((!sorted.is_empty()).then_some(sorted))
             .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
             // It is ended here.
             .set_max_row_group_row_count(None);
-        let memory = Reservation::of(budget, foretold(0, parquet.num_columns())).map_err(denied)?;
+        let memory = Reservation::of(budget, columns.foretold(0)).map_err(denied)?;
         let file = File::Begun(Box::new(Begun { write, properties, rows: Vec::new(), border: looked_at() }));
-        let (columns, border) = (parquet.num_columns(), Border::new(options.group_rows, GROUP_BYTES));
+        let border = Border::new(options.group_rows, GROUP_BYTES);
         Ok(Self { file, schema: schema.clone(), columns, border, rows: 0, memory })
     }
 
@@ -131,7 +144,7 @@ impl<W: Write + Send> ParquetSink<W> {
         if let File::Begun(begun) = &mut self.file {
             from = begun.border.take(batch, 0);
             // What waits is there beside what it becomes.
-            let bytes = 2 * begun.border.bytes() + foretold(0, self.columns);
+            let bytes = 2 * begun.border.bytes() + self.columns.foretold(0);
             self.memory.at_least(bytes).map_err(denied)?;
             begun.rows.push(batch.slice(0, from));
             if from == batch.num_rows() {
@@ -169,9 +182,11 @@ impl<W: Write + Send> ParquetSink<W> {
                 self.end_group()?;
                 continue;
             }
-            self.memory.at_least(foretold(self.border.bytes(), self.columns)).map_err(denied)?;
+            let slice = batch.slice(at, rows);
+            self.columns.meet(&slice);
+            self.memory.at_least(self.columns.foretold(self.border.bytes())).map_err(denied)?;
             let writer = self.writer()?;
-            writer.write(&batch.slice(at, rows)).map_err(failed)?;
+            writer.write(&slice).map_err(failed)?;
             let taken = writer.memory_size() as u64;
             at += rows;
             // What the library has is looked at, should it have more than was foretold.
@@ -190,8 +205,9 @@ impl<W: Write + Send> ParquetSink<W> {
     fn end_group(&mut self) -> Result<(), SinkError> {
         self.writer()?.flush().map_err(failed)?;
         self.border.end();
+        self.columns.are_large.fill(false);
         // Smaller is never denied.
-        let _ = self.memory.resize(foretold(0, self.columns).min(self.memory.bytes()));
+        let _ = self.memory.resize(self.columns.foretold(0).min(self.memory.bytes()));
         Ok(())
     }
 
@@ -208,9 +224,48 @@ impl<W: Write + Send> ParquetSink<W> {
     }
 }
 
-/// Memory for a row group with so many bytes of values.
-fn foretold(bytes: u64, columns: usize) -> u64 {
-    GROUP_MEMORY_FACTOR * bytes + COLUMN_BYTES * columns as u64
+impl Columns {
+    fn new(count: usize, parquet: &SchemaDescriptor, compression: Compression) -> Self {
+        let mut leaves = vec![0; count];
+        (0..parquet.num_columns()).for_each(|leaf| leaves[parquet.get_column_root_idx(leaf)] += 1);
+        Self { compression, leaves, are_large: vec![false; count] }
+    }
+
+    /// Rows that are written next.
+    fn meet(&mut self, batch: &RecordBatch) {
+        let most = page_bytes(self.compression) as u64;
+        for (column, is_large) in batch.columns().iter().zip(&mut self.are_large) {
+            *is_large = *is_large || has_larger_row(column, 0..batch.num_rows(), most);
+        }
+    }
+
+    /// Memory for a row group with so many bytes of values.
+    fn foretold(&self, bytes: u64) -> u64 {
+        let large = self.leaves.iter().zip(&self.are_large).filter(|(_, is_large)| **is_large);
+        let large = large.map(|(leaves, _)| leaves).sum();
+        group_memory(self.compression, bytes, (self.leaves.iter().sum(), large))
+    }
+}
+
+/// Memory for a row group with so many bytes of values in so many columns, where so many of these have values that are larger than a page.
+fn group_memory(compression: Compression, bytes: u64, (columns, of_large_values): (u64, u64)) -> u64 {
+    GROUP_MEMORY_FACTOR * bytes + COLUMN_BYTES * columns + codecs_bytes(compression, columns, of_large_values)
+}
+
+/// Memory for a row group of these columns with so many bytes of values that are smaller than pages.
+pub(crate) fn row_group_memory(schema: &Schema, compression: Compression, bytes: u64) -> u64 {
+    // A type that Parquet does not have is refused when a file is opened.
+    let columns = ArrowSchemaConverter::new().convert(schema).map_or(0, |parquet| parquet.num_columns() as u64);
+    group_memory(compression, bytes.min(GROUP_BYTES), (columns, 0))
+}
+
+/// Whether one of these rows of a column has more bytes than this: half of them have, where it is not one.
+fn has_larger_row(column: &ArrayRef, rows: Range<usize>, most: u64) -> bool {
+    let middle = rows.start.midpoint(rows.end);
+    array_bytes(column, rows.clone()) > most
+        && (rows.len() == 1
+            || has_larger_row(column, rows.start..middle, most)
+            || has_larger_row(column, middle..rows.end, most))
 }
 
 fn denied(denied: crate::sources::MemoryDenied) -> SinkError {

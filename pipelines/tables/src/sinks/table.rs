@@ -113,11 +113,7 @@ impl SinkOptions {
 
     fn parquet(&self) -> ParquetOptions {
         let Self { form, sorted_by, group_rows } = self;
-        ParquetOptions {
-            compression: form.compression().codec(),
-            sorted_by: sorted_by.clone(),
-            group_rows: *group_rows,
-        }
+        ParquetOptions { compression: form.compression(), sorted_by: sorted_by.clone(), group_rows: *group_rows }
     }
 }
 

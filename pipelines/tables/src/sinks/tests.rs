@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use ::parquet::basic::Compression;
+use ::parquet::column::page::PageReader;
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use arrow_array::{
     ArrayRef, Date32Array, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
@@ -196,8 +197,8 @@ fn row_groups_have_64_mib_at_most_and_bytes_are_the_same_each_time() {
         let sorted_by = vec![SortedColumn { column: 0, falling: true, nulls_first: false }];
         write_parquet(&[batch], &ParquetOptions { compression: codec, sorted_by, ..ParquetOptions::default() })
     };
-    let bytes = write(Compression::SNAPPY);
-    assert!(bytes == write(Compression::SNAPPY), "metadata lies in a map without order");
+    let bytes = write(Compression::Snappy);
+    assert!(bytes == write(Compression::Snappy), "metadata lies in a map without order");
     let Source::Parquet(file) = open(bytes, InputFormat::Parquet, &TextOptions::default()) else { panic!() };
     let rows: Vec<_> = file.splits().unwrap().iter().map(|split| split.rows.unwrap()).collect();
     assert_eq!(rows, [31, 31, 28]);
@@ -209,6 +210,49 @@ fn row_groups_have_64_mib_at_most_and_bytes_are_the_same_each_time() {
     // The index of pages is there.
     assert!(file.metadata().row_group(0).column(0).column_index_offset().is_some());
     assert!(file.metadata().row_group(0).column(0).offset_index_offset().is_some());
+}
+
+#[test]
+fn pages_are_as_small_as_memory_for_their_encoders_says() {
+    let largest = |compression: Compression, value: usize| {
+        let texts = StringArray::from_iter_values((0..400_u32).map(|at| format!("{at:05}").repeat(value / 5)));
+        let numbers = Int64Array::from_iter_values((0..400).map(|at| at * 977));
+        let columns = [("t", Arc::new(texts) as ArrayRef), ("n", Arc::new(numbers))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let bytes = write_parquet(&[batch], &ParquetOptions { compression, ..ParquetOptions::default() });
+        let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+        let pages = |group, column| file.get_row_group(group).unwrap().get_column_page_reader(column).unwrap();
+        let pages = (0..file.num_row_groups()).flat_map(|group| [0, 1].map(|column| pages(group, column)));
+        pages.flat_map(|pages: Box<dyn PageReader>| pages.map(|page| page.unwrap().buffer().len())).max().unwrap()
+    };
+    for (compression, page) in [(Compression::Zstd(3), 1 << 20), (Compression::Zstd(9), 80 << 10)] {
+        assert_eq!(encoders::page_bytes(compression), page);
+        let largest = largest(compression, page / 10);
+        assert!(page < largest && largest < 3 * page, "{compression}: {largest}");
+    }
+}
+
+#[test]
+fn encoders_of_columns_are_asked_for_and_those_of_large_values_when_they_are_met() {
+    let taken = |level: i32, columns: usize, value: usize| {
+        let texts = StringArray::from_iter_values(
+            (0..1100).map(|at| if at == 1099 { "x".repeat(value) } else { at.to_string() }),
+        );
+        let column = |at: usize| (at.to_string(), Arc::new(texts.clone()) as ArrayRef);
+        let batch = RecordBatch::try_from_iter((0..columns).map(column)).unwrap();
+        let options = ParquetOptions { compression: Compression::Zstd(level), ..ParquetOptions::default() };
+        let least = |bytes: &u64| {
+            let sink = ParquetSink::new(Vec::new(), &batch.schema(), &options, &budget(*bytes));
+            sink.and_then(|mut sink| sink.write(&batch)).is_ok()
+        };
+        (0..).map(|mib| mib << 20).find(least).unwrap() >> 20
+    };
+    // What an encoder of this level takes for each column, beside a few values.
+    let (one, ten) = (taken(19, 1, 9), taken(19, 10, 9));
+    assert!((44..60).contains(&(ten - one)), "{one} MiB, {ten} MiB");
+    let (of_text, of_large) = (taken(19, 1, 9), taken(19, 1, 200 << 10));
+    assert!((80..100).contains(&(of_large - of_text)), "{of_text} MiB, {of_large} MiB");
+    assert!(taken(3, 1, 200 << 10) <= taken(3, 1, 9) + 1);
 }
 
 #[test]

@@ -109,7 +109,8 @@ pub(crate) fn value_bytes(batch: &RecordBatch, range: Range<usize>) -> u64 {
     batch.columns().iter().map(|column| array_bytes(column.as_ref(), range.clone())).sum()
 }
 
-fn array_bytes(array: &dyn Array, range: Range<usize>) -> u64 {
+/// Bytes of values in these rows of a column.
+pub(crate) fn array_bytes(array: &dyn Array, range: Range<usize>) -> u64 {
     use DataType::*;
     let rows = range.len() as u64;
     let within = |from: i64, to: i64| from.max(0) as usize..to.max(0) as usize;

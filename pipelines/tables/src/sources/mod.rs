@@ -23,8 +23,8 @@ pub mod records;
 mod schema_text;
 pub mod text;
 
-pub(crate) use batches::value_bytes;
 pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
+pub(crate) use batches::{array_bytes, value_bytes};
 pub use error::{Misfit, Place, SourceError};
 pub use front::{InputFormat, Source, SourceRows, TextOptions};
 pub use input::InputFile;

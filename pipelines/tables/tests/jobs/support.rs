@@ -53,7 +53,7 @@ pub fn rows(numbers: std::ops::Range<i64>) -> RecordBatch {
 
 pub fn write(path: &Path, numbers: std::ops::Range<i64>, group_rows: u64) {
     let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
-    let options = ParquetOptions { group_rows, compression: Compression::Zstd(1).codec(), ..ParquetOptions::default() };
+    let options = ParquetOptions { group_rows, compression: Compression::Zstd(1), ..ParquetOptions::default() };
     let all = rows(numbers);
     let mut sink = ParquetSink::new(Vec::new(), &all.schema(), &options, &budget).unwrap();
     sink.write(&all).unwrap();

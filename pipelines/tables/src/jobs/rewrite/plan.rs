@@ -99,6 +99,7 @@ pub(super) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_schema::{DataType, Field, Schema};
     use exobus_files::{FileStatus, Version};
 
     use super::*;
@@ -121,7 +122,9 @@ mod tests {
 
     /// A file of Parquet.
     fn file(bytes: u64, rows: u64) -> FileAbout {
-        let sink_bytes = WriteOptions::default().sink_bytes(FileForm::default(), bytes, rows);
+        let field = |at: usize| Field::new(at.to_string(), DataType::Int64, true);
+        let schema = Schema::new((0..10).map(field).collect::<Vec<_>>());
+        let sink_bytes = WriteOptions::default().sink_bytes(FileForm::default(), &schema, (bytes, rows));
         FileAbout { bytes, rows, columns: 10, sink_bytes }
     }
 

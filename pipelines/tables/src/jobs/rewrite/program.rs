@@ -122,8 +122,9 @@ impl Planned {
         // Rows have their places with them until they are in files: of narrow ones a file has fewer bytes of values.
         let files = rewrite.writing.file_size.files(value_bytes + rows * PLACE_BYTES, rows);
         let (bytes, rows) = (value_bytes / files, rows.div_ceil(files));
-        let columns = Table::decode(&described.layout).map_err(JobError::program)?.schema.fields().len() as u64 + 1;
-        let sink_bytes = rewrite.writing.sink_bytes(described.form, bytes, rows);
+        let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
+        let columns = schema.fields().len() as u64 + 1;
+        let sink_bytes = rewrite.writing.sink_bytes(described.form, &schema, (bytes, rows));
         let about = FileAbout { bytes, rows, columns, sink_bytes };
         let maps = maps(&described, sizes);
         check_memory(&described, sizes, (about, maps.len() as u64))?;
