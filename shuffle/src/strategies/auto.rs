@@ -67,6 +67,34 @@ pub struct Explained {
     pub estimates: Vec<Estimate>,
 }
 
+/// How many parts of a partition tasks read at a time, where all merges are done in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartsRead {
+    /// Parts that a merge reads; none: nothing is merged.
+    pub by_merge: u64,
+    /// Maps whose rows these have, of all maps.
+    pub maps_of_merge: u64,
+    /// Parts that a reduce reads.
+    pub by_reduce: u64,
+}
+
+/// How many parts of a partition tasks of a strategy read.
+pub fn parts_read(strategy: Strategy, maps: u64, plan: &Plan) -> PartsRead {
+    let merged_at_once = |at_once: usize| {
+        let at_once = (at_once as u64).clamp(1, maps.max(1));
+        PartsRead { by_merge: at_once, maps_of_merge: at_once, by_reduce: maps.div_ceil(at_once).max(1) }
+    };
+    match strategy {
+        Strategy::Simple => PartsRead { by_merge: 0, maps_of_merge: 0, by_reduce: maps },
+        Strategy::Riffle | Strategy::Push => merged_at_once(plan.merge_factor),
+        Strategy::TwoStage => merged_at_once(plan.maps_per_round),
+        Strategy::Streaming => {
+            let merged = merged_at_once(plan.maps_per_round);
+            PartsRead { by_merge: merged.by_merge + 1, maps_of_merge: maps, by_reduce: 1 }
+        }
+    }
+}
+
 /// Estimates for all strategies, the cheapest first.
 pub fn estimates(sizes: Sizes, maps: usize, plan: &Plan) -> Vec<Estimate> {
     let mut all: Vec<_> = Strategy::ALL.iter().map(|strategy| estimate(*strategy, sizes, maps, plan)).collect();
@@ -95,21 +123,20 @@ fn estimate(strategy: Strategy, sizes: Sizes, maps: usize, plan: &Plan) -> Estim
     let in_round = maps.min(2 * plan.maps_per_round as u64);
     let in_fold = maps.min((plan.merge_factor + plan.maps_in_flight) as u64);
 
-    // Merge tasks, blocks that each reduce reads, bytes merged, bytes that live between the phases, directories of so many
-    // objects with a part for each partition.
-    let (merges, columns, merged, stored, directories) = match strategy {
-        Strategy::Simple => (0, maps, 0, data, maps),
-        Strategy::Riffle => (folds, folds, data, data, folds + in_fold),
-        Strategy::Push => (folds * groups, folds, data, 2 * data, folds + maps),
-        Strategy::TwoStage => (rounds * groups, rounds, data, data, rounds + in_round),
-        Strategy::Streaming => (rounds * partitions, 1, data * (rounds + 1) / 2, data, 1 + in_round),
+    // Merge tasks, bytes merged, bytes that live between the phases, directories of so many objects with a part for each partition.
+    let (merges, merged, stored, directories) = match strategy {
+        Strategy::Simple => (0, 0, data, maps),
+        Strategy::Riffle => (folds, data, data, folds + in_fold),
+        Strategy::Push => (folds * groups, data, 2 * data, folds + maps),
+        Strategy::TwoStage => (rounds * groups, data, data, rounds + in_round),
+        Strategy::Streaming => (rounds * partitions, data * (rounds + 1) / 2, data, 1 + in_round),
     };
     let spilled = match strategy {
         // What was spilled is read and written again in every round.
         Strategy::Streaming => (1..=rounds).map(|round| (data * round / rounds).saturating_sub(memory)).sum(),
         _ => stored.saturating_sub(memory),
     };
-    let blocks = columns * partitions;
+    let blocks = parts_read(strategy, maps, plan).by_reduce * partitions;
     let block_bytes = data / blocks.max(1);
     let reads = if block_bytes == 0 { 0.0 } else { spilled as f64 / block_bytes as f64 };
     let disk = (2.0 * spilled as f64 + reads * SEEK_BYTES) / (DISK_BYTES_PER_S * nodes as f64);
@@ -184,6 +211,12 @@ mod tests {
         assert_eq!(figures(Strategy::Push), (20 * 80, 100 + 20 * 8 + 80));
         assert_eq!(figures(Strategy::TwoStage), (10 * 80, 100 + 10 * 8 + 80));
         assert_eq!(figures(Strategy::Streaming), (80, 100 + 10 * 80 + 80));
+        let parts = |strategy| {
+            let PartsRead { by_merge, maps_of_merge, by_reduce } = parts_read(strategy, 100, &plan);
+            (by_merge, maps_of_merge, by_reduce)
+        };
+        assert_eq!((parts(Strategy::Simple), parts(Strategy::Push)), ((0, 0, 100), (5, 5, 20)));
+        assert_eq!((parts(Strategy::TwoStage), parts(Strategy::Streaming)), ((10, 10, 10), (11, 100, 1)));
         assert_eq!(of(Strategy::Simple).moved_bytes, 5 << 30, "half of it is where it is read");
         assert!(of(Strategy::Push).spilled_bytes > of(Strategy::TwoStage).spilled_bytes);
     }

@@ -52,7 +52,10 @@ impl<'a> PieceReader<'a> {
         let splits = piece.splits().map(|(split, _, described)| -> ToRead { (split, described.state) });
         for rows in file.rows(splits, wanted) {
             context.check_cancelled()?;
-            each(rows.map_err(failed)?)?;
+            let rows = rows.map_err(failed)?;
+            if rows.batch.num_rows() > 0 {
+                each(rows)?;
+            }
         }
         let (bytes, rows) = piece.splits().fold((0, 0), |(bytes, rows), (.., split)| {
             (bytes + u128::from(split.value_bytes), rows + u128::from(split.rows_about()))

@@ -72,7 +72,9 @@ impl Look {
                 }
                 let (rows, is_cut) = rows?.first(*left);
                 *left -= rows.batch.num_rows();
-                read.push(rows);
+                if rows.batch.num_rows() > 0 {
+                    read.push(rows);
+                }
                 if is_cut {
                     return Ok(false);
                 }

@@ -140,7 +140,7 @@ pub(crate) struct TableRows<'a> {
     within: Range<u64>,
 }
 
-/// Some rows, one at least, of the columns that were asked for and that the file has, as the file has them.
+/// Some rows of the columns that were asked for and that the file has, as the file has them: none where no row of a batch is wanted, so that who reads may stop however few rows a file has for it.
 pub(crate) struct ReadRows {
     pub(crate) batch: RecordBatch,
     /// Which split of the file they are in, and the number of the first one among its rows that are to be read, from 0.
@@ -156,6 +156,10 @@ impl ReadRows {
         Self { batch, split: source.split, first_row: 0, _source: Some(source), _memory: None }
     }
 
+    fn none(schema: SchemaRef, split: usize) -> Self {
+        Self { batch: RecordBatch::new_empty(schema), split, first_row: 0, _source: None, _memory: None }
+    }
+
     /// The first of them, as many at most, and whether there are more.
     pub(crate) fn first(self, count: usize) -> (Self, bool) {
         let kept = self.batch.num_rows().min(count);
@@ -168,45 +172,46 @@ impl Iterator for TableRows<'_> {
     type Item = Result<ReadRows, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.at < self.within.end {
-            match self.rows.as_mut()?.next()?.and_then(|batch| self.file.kept(batch)).transpose() {
-                None => (),
-                Some(Err(error)) => {
-                    self.rows = None;
-                    return Some(Err(error));
-                }
-                Some(Ok(rows)) => match self.wanted(rows) {
-                    None => (),
-                    wanted => return wanted.map(Ok),
-                },
+        if self.at >= self.within.end {
+            return None;
+        }
+        match self.rows.as_mut()?.next()?.and_then(|batch| self.file.kept(batch)) {
+            Ok(rows) => Some(Ok(self.wanted(rows))),
+            Err(error) => {
+                self.rows = None;
+                Some(Err(error))
             }
         }
-        None
     }
 }
 
 impl TableRows<'_> {
     /// Those that are wanted of the next rows.
-    fn wanted(&mut self, rows: ReadRows) -> Option<ReadRows> {
+    fn wanted(&mut self, rows: ReadRows) -> ReadRows {
         let (first, end) = (self.at, self.at + rows.batch.num_rows() as u64);
         self.at = end;
         let (from, to) = (self.within.start.max(first), self.within.end.min(end));
-        let slice = || rows.batch.slice((from - first) as usize, (to - from) as usize);
-        (from < to).then(|| ReadRows { batch: slice(), first_row: from, ..rows })
+        match from < to {
+            true => {
+                let batch = rows.batch.slice((from - first) as usize, (to - from) as usize);
+                ReadRows { batch, first_row: from, ..rows }
+            }
+            false => ReadRows { first_row: first, ..ReadRows::none(rows.batch.schema(), rows.split) },
+        }
     }
 }
 
 impl TableFile {
-    /// What is to be read of a batch; `None`: no row.
-    fn kept(&self, source: SourceBatch) -> Result<Option<ReadRows>, SourceError> {
+    /// What is to be read of a batch.
+    fn kept(&self, source: SourceBatch) -> Result<ReadRows, SourceError> {
         let failed = |error| SourceError::Table { file: self.source.file().name().clone(), error };
         let given = source.batch.project(&self.given).map_err(|error| failed(error.into()))?;
-        let Some(condition) = &self.condition else { return Ok(Some(ReadRows::whole(given, source))) };
+        let Some(condition) = &self.condition else { return Ok(ReadRows::whole(given, source)) };
         let kept = condition.kept(&source.batch, &self.of_condition).map_err(failed)?;
         match kept.true_count() {
-            0 => Ok(None),
-            all if all == source.batch.num_rows() => Ok(Some(ReadRows::whole(given, source))),
-            _ => self.filtered(source, given, &kept).map(Some),
+            0 => Ok(ReadRows::none(given.schema(), source.split)),
+            all if all == source.batch.num_rows() => Ok(ReadRows::whole(given, source)),
+            _ => self.filtered(source, given, &kept),
         }
     }
 

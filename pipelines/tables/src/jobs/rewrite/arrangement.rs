@@ -71,6 +71,14 @@ impl Arrangement {
         self.key().unwrap_or_default().iter().chain(order_by).cloned().collect()
     }
 
+    /// What the key of a row takes beside its values, bytes, about: where it ends, and what is in front of each value and behind it; the hash of a place.
+    pub(super) fn key_bytes(&self) -> u64 {
+        match self.seed() {
+            Some(_) => (HASH_BYTES + size_of::<u32>()) as u64,
+            None => 8 + 8 * self.columns().len() as u64,
+        }
+    }
+
     /// The seed of a random order.
     pub(super) fn seed(&self) -> Option<u64> {
         match self.order {

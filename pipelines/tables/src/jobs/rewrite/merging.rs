@@ -15,7 +15,7 @@ use super::kept::{Decided, Kept};
 use super::ordered::COLUMN_BYTES;
 use super::plan::FileAbout;
 use crate::TableError;
-use crate::block::{BYTES_MAX, Pick, ROWS_MAX};
+use crate::block::Pick;
 use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
 use crate::sources::{MemoryBudget, Reservation};
@@ -30,16 +30,12 @@ const WINDOW_ROWS: usize = 64;
 const KEYS_BYTES: u64 = 16 << 20;
 /// What a row takes that is given out: among those that stay or are left out, and where who gets them puts them.
 const PICKED_BYTES: u64 = 4 * size_of::<Pick>() as u64;
-/// What the key of a row takes beside its values, about: where it ends, and what is in front of each value and behind it. A key of many columns or a random order take more.
-const KEY_BYTES: u64 = 16;
-
 /// Memory that merging so many parts of a file takes, bytes: keys of windows, rows of these that are put in order, and what batches take. Keys longer than what each part has of those 16 MiB take
-/// more, and so may those of small files ([`KEY_BYTES`]); that is asked for when it is met.
+/// more; that is asked for when it is met.
 pub(super) fn merging_bytes(file: FileAbout, parts: u64) -> u64 {
-    let keys = KEYS_BYTES.min(file.bytes + KEY_BYTES * file.rows);
+    let keys = KEYS_BYTES.min(file.bytes + file.key_bytes * file.rows);
     let rows = file.rows.min(ROWS_MOST as u64 + WINDOW_ROWS as u64 * parts);
-    let batches = parts + file.part_bytes() / BYTES_MAX + file.rows / ROWS_MAX as u64;
-    keys + rows * (ENTRY_BYTES + PICKED_BYTES) + batches * file.columns * COLUMN_BYTES
+    keys + rows * (ENTRY_BYTES + PICKED_BYTES) + file.batches_bytes(parts)
 }
 
 /// See the module. The last column of batches says where in the input each row is, as of [`Ordered`](super::ordered::Ordered); what runs become is in the same order.

@@ -3,10 +3,13 @@
 use exobus_actors::node::memory::SET_ASIDE_BYTES;
 use exobus_actors::task::JobError;
 use exobus_shuffle::Sizes;
+use exobus_shuffle::strategies::auto::PartsRead;
 
 use super::map::MESSAGE_BYTES;
 use super::merge::PICK_BYTES;
 use super::merging::merging_bytes;
+use super::ordered::COLUMN_BYTES;
+use crate::block::{BYTES_MAX, ROWS_MAX};
 use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
 use crate::jobs::table::{Piece, push_split};
 
@@ -19,6 +22,8 @@ pub(super) struct FileAbout {
     pub(super) bytes: u64,
     pub(super) rows: u64,
     pub(super) columns: u64,
+    /// What the key of a row takes beside values, as of [`Arrangement::key_bytes`](super::arrangement::Arrangement::key_bytes).
+    pub(super) key_bytes: u64,
     /// Memory that its sink takes.
     pub(super) sink_bytes: u64,
 }
@@ -29,22 +34,35 @@ impl FileAbout {
         self.bytes + self.rows * PLACE_BYTES
     }
 
+    /// What the batches of so many parts take besides their rows.
+    pub(super) fn batches_bytes(self, parts: u64) -> u64 {
+        (parts + self.part_bytes() / BYTES_MAX + self.rows / ROWS_MAX as u64) * self.columns * COLUMN_BYTES
+    }
+
     /// What a reduce of so many parts takes beside the store: what puts its rows in order, and what its sink has of a row group.
     pub(super) fn reduce_bytes(self, parts: u64) -> u64 {
         LOOK_BYTES + merging_bytes(self, parts) + self.sink_bytes
     }
 
-    /// What a merge of so many parts takes beside the store: what puts rows in order, and which rows these are.
-    pub(super) fn merge_bytes(self, parts: u64) -> u64 {
-        LOOK_BYTES + merging_bytes(self, parts) + self.rows * PICK_BYTES
+    /// What a merge takes beside the store: what puts rows in order, and which rows these are.
+    pub(super) fn merge_bytes(self, parts: PartsRead, maps: u64) -> u64 {
+        let merged = self.merged(parts, maps);
+        LOOK_BYTES + merging_bytes(merged, parts.by_merge) + merged.rows * PICK_BYTES
+    }
+
+    /// What of its rows a merge has.
+    fn merged(self, parts: PartsRead, maps: u64) -> Self {
+        let share =
+            |all: u64| (u128::from(all) * u128::from(parts.maps_of_merge)).div_ceil(u128::from(maps.max(1))) as u64;
+        Self { bytes: share(self.bytes), rows: share(self.rows), ..self }
     }
 }
 
-/// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file, which has so many parts.
+/// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file, which is merged from so many parts.
 pub(super) fn check_memory(
     described: &Described,
     sizes: Sizes,
-    (file, parts): (FileAbout, u64),
+    (file, parts, maps): (FileAbout, PartsRead, u64),
 ) -> Result<(), JobError> {
     for file in &described.files {
         for (number, split) in file.splits.iter().enumerate() {
@@ -52,8 +70,23 @@ pub(super) fn check_memory(
             refuse_beyond(sizes, (LOOK_BYTES + split.outside_bytes(), split.part_bytes()), what)?;
         }
     }
-    let what = || format!("a file of {} MiB of values, of which more --files are smaller,", file.bytes >> 20);
-    refuse_beyond(sizes, (file.reduce_bytes(parts), file.part_bytes() + file.part_bytes() / 8), what)
+    let mib = file.bytes >> 20;
+    if parts.by_merge > 0 {
+        // One partition at least is read and made at a time.
+        let whole = 2 * file.merged(parts, maps).part_bytes();
+        let what = || format!("merging {} parts of a file of {mib} MiB of values", parts.by_merge);
+        refuse_beyond(sizes, (file.merge_bytes(parts, maps), whole), what)?;
+    }
+    let (outside, whole) = (file.reduce_bytes(parts.by_reduce), file.part_bytes() + file.part_bytes() / 8);
+    let is_for_parts = file.batches_bytes(parts.by_reduce) > whole;
+    let what = || match is_for_parts {
+        true => format!(
+            "a file of {mib} MiB of values, which comes in {} parts of {} columns,",
+            parts.by_reduce, file.columns
+        ),
+        false => format!("a file of {mib} MiB of values, of which more --files are smaller,"),
+    };
+    refuse_beyond(sizes, (outside, whole), what)
 }
 
 /// Refuses what takes more than the memory of a node: so much beside the store, and so much in it.
@@ -125,7 +158,33 @@ mod tests {
         let field = |at: usize| Field::new(at.to_string(), DataType::Int64, true);
         let schema = Schema::new((0..10).map(field).collect::<Vec<_>>());
         let sink_bytes = WriteOptions::default().sink_bytes(FileForm::default(), &schema, (bytes, rows));
-        FileAbout { bytes, rows, columns: 10, sink_bytes }
+        FileAbout { bytes, rows, columns: 10, key_bytes: 16, sink_bytes }
+    }
+
+    /// So many maps, of which nothing is merged.
+    fn as_they_are(maps: u64) -> PartsRead {
+        PartsRead { by_merge: 0, maps_of_merge: 0, by_reduce: maps }
+    }
+
+    #[test]
+    fn parts_are_counted_as_the_strategy_has_them() {
+        let mib = 1 << 20;
+        let sizes = |memory: u64| Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
+        let about = FileAbout { columns: 100, ..file(128 * mib, mib) };
+        let check = |memory: u64, parts| {
+            let checked = check_memory(&described(&[&[mib]]), sizes(memory), (about, parts, 10_000));
+            checked.map_err(|error| error.to_string())
+        };
+        // What parts take is not less where files are smaller.
+        let error = check(480, as_they_are(10_000)).unwrap_err();
+        assert!(error.contains("10000 parts of 100 columns") && !error.contains("--files"), "{error}");
+        let merged = PartsRead { by_merge: 100, maps_of_merge: 100, by_reduce: 100 };
+        assert_eq!(check(480, merged), Ok(()));
+        // A merge knows where each of its rows stands.
+        let narrow = FileAbout { rows: 20 * mib, ..about };
+        let many = PartsRead { maps_of_merge: 10_000, ..merged };
+        let error = check_memory(&described(&[&[mib]]), sizes(480), (narrow, many, 10_000)).unwrap_err().to_string();
+        assert!(error.contains("merging 100 parts of a file of 128 MiB"), "{error}");
     }
 
     #[test]
@@ -163,9 +222,9 @@ mod tests {
         // Of rows of 100 bytes, and of 4: a file has as many bytes with their places.
         for row in [100, 4] {
             let rows = bytes / (row + PLACE_BYTES);
-            check_memory(&described(&[&[64 * mib]]), sizes, (file(rows * row, rows), 200)).unwrap();
+            check_memory(&described(&[&[64 * mib]]), sizes, (file(rows * row, rows), as_they_are(200), 200)).unwrap();
         }
-        check_memory(&described(&[&[64 * mib]]), sizes, (file(bytes, bytes / 4), 200)).unwrap_err();
+        check_memory(&described(&[&[64 * mib]]), sizes, (file(bytes, bytes / 4), as_they_are(200), 200)).unwrap_err();
     }
 
     #[test]
@@ -174,7 +233,8 @@ mod tests {
         let refused = |memory: u64, file: u64| {
             let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
             let table = described(&[&[mib], &[mib, 20 * mib]]);
-            check_memory(&table, sizes, (self::file(file * mib, file * 1000), 2)).map_err(|error| error.to_string())
+            check_memory(&table, sizes, (self::file(file * mib, file * 1000), as_they_are(2), 2))
+                .map_err(|error| error.to_string())
         };
         assert_eq!(refused(4096, 64), Ok(()));
         let error = refused(64, 1).unwrap_err();

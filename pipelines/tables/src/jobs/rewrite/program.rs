@@ -9,7 +9,7 @@ use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_files::part_name;
 use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
-use exobus_shuffle::strategies::auto::{self, Estimate, Explained};
+use exobus_shuffle::strategies::auto::{self, Estimate, Explained, PartsRead};
 use exobus_shuffle::{Job, Plan, Sizes, Strategy};
 use exobus_store::Align;
 
@@ -37,6 +37,7 @@ struct Rewriting {
     plan: Plan,
     /// A file that is written, about.
     about: FileAbout,
+    parts: PartsRead,
     /// What files are, but for their names.
     file: FileParams,
     /// The second output of each map.
@@ -69,14 +70,14 @@ impl Job for Rewriting {
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, self.about.merge_bytes(self.maps.len() as u64));
+        let options = self.options(place, self.about.merge_bytes(self.parts, self.maps.len() as u64));
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
         let name = self.file.form.file_name(&part_name(partition as usize, self.plan.partitions as usize));
         let file = FileParams { name, ..self.file.clone() };
-        let outside_bytes = self.about.reduce_bytes(self.maps.len() as u64);
+        let outside_bytes = self.about.reduce_bytes(self.parts.by_reduce);
         let scratch_bytes = vec![file.buffer_bytes; 2];
         let params = ReduceParams { file, arrangement: self.arrangement.clone() };
         let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
@@ -103,6 +104,10 @@ struct Planned {
     about: FileAbout,
     maps: Vec<Vec<Piece>>,
     plan: Plan,
+    /// What each strategy would do, the one first that is taken unless another one is told.
+    estimates: Vec<Estimate>,
+    strategy: Strategy,
+    parts: PartsRead,
 }
 
 impl Planned {
@@ -125,25 +130,27 @@ impl Planned {
         let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
         let columns = schema.fields().len() as u64 + 1;
         let sink_bytes = rewrite.writing.sink_bytes(described.form, &schema, (bytes, rows));
-        let about = FileAbout { bytes, rows, columns, sink_bytes };
+        let about = FileAbout { bytes, rows, columns, key_bytes: arrangement.key_bytes(), sink_bytes };
         let maps = maps(&described, sizes);
-        check_memory(&described, sizes, (about, maps.len() as u64))?;
         let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
-        Ok(Self { described, sizes, about, maps, plan })
+        let estimates = estimates(sizes, maps.len(), &plan);
+        let strategy = rewrite.strategy.unwrap_or(estimates[0].strategy);
+        let parts = auto::parts_read(strategy, maps.len() as u64, &plan);
+        check_memory(&described, sizes, (about, parts, maps.len() as u64))?;
+        Ok(Self { described, sizes, about, maps, plan, estimates, strategy, parts })
     }
+}
 
-    /// What each strategy would do, the one first that is taken unless another one is told.
-    fn estimates(&self) -> Vec<Estimate> {
-        let (maps, partitions) = (self.maps.len() as u64, u64::from(self.plan.partitions));
-        let mut estimates = auto::estimates(self.sizes, self.maps.len(), &self.plan);
-        let are_small = self.plan.chunk_bytes / partitions < PART_BYTES_MIN;
-        if are_small && maps * partitions >= PARTS_MANY {
-            estimates.sort_by_key(|estimate| estimate.strategy != Strategy::TwoStage);
-        }
-        estimates
+/// What each strategy would do, the one first that is taken unless another one is told.
+fn estimates(sizes: Sizes, maps: usize, plan: &Plan) -> Vec<Estimate> {
+    let partitions = u64::from(plan.partitions);
+    let mut estimates = auto::estimates(sizes, maps, plan);
+    if plan.chunk_bytes / partitions < PART_BYTES_MIN && maps as u64 * partitions >= PARTS_MANY {
+        estimates.sort_by_key(|estimate| estimate.strategy != Strategy::TwoStage);
     }
+    estimates
 }
 
 /// Where there are many parts, and they are smaller on average, they are merged in rounds: each is a message at least, whose header says something of each column.
@@ -157,8 +164,8 @@ pub(in crate::jobs) async fn explain(
     arrangement: &Arrangement,
 ) -> Result<Explained, JobError> {
     let planned = Planned::of(futures, rewrite, arrangement).await?;
-    let (input_bytes, estimates) = (planned.described.input_bytes(), planned.estimates());
-    let Planned { sizes, maps, plan, .. } = planned;
+    let input_bytes = planned.described.input_bytes();
+    let Planned { sizes, maps, plan, estimates, .. } = planned;
     Ok(Explained { input_bytes, sizes, maps: maps.len() as u64, plan, estimates })
 }
 
@@ -170,8 +177,7 @@ pub(in crate::jobs) async fn run(
     arrangement: Arrangement,
 ) -> Result<Rewritten, JobError> {
     let planned = Planned::of(&futures, &rewrite, &arrangement).await?;
-    let strategy = rewrite.strategy.unwrap_or_else(|| planned.estimates()[0].strategy);
-    let Planned { described, about, maps, plan, .. } = planned;
+    let Planned { described, about, maps, plan, strategy, parts, .. } = planned;
     let (value_bytes, rows, partitions) = (described.value_bytes(), described.rows(), plan.partitions);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     futures.plan_stage("table.map", maps.len() as u64, value_bytes)?;
@@ -191,7 +197,7 @@ pub(in crate::jobs) async fn run(
     };
     let (reading, cuts, mapped) = (described.reading.clone(), futures.put_value(&cuts)?, RefCell::default());
     drop(described);
-    let job = Rewriting { arrangement, reading, layout, cuts, maps, plan, about, file, mapped };
+    let job = Rewriting { arrangement, reading, layout, cuts, maps, plan, about, parts, file, mapped };
     let shuffled = strategy.run(&futures, &job, job.maps.len(), &plan).await?;
     let (reduced, mapped) = (shuffled.outputs, shuffled.mapped);
     futures.wait_all(&reduced).await?;
@@ -291,9 +297,7 @@ mod tests {
         let strategy = |input_bytes: u64, maps: usize, partitions| {
             let sizes = Sizes { input_bytes, nodes: 1, executors_per_node: 2, memory_bytes: 64 << 30 };
             let plan = Plan::of_chunks(sizes, Some(partitions), input_bytes / maps as u64).unwrap();
-            let (described, about) = (Described::default(), FileAbout { bytes: 0, rows: 0, columns: 0, sink_bytes: 0 });
-            let planned = Planned { described, sizes, about, maps: vec![Vec::new(); maps], plan };
-            planned.estimates()[0].strategy
+            estimates(sizes, maps, &plan)[0].strategy
         };
         assert_eq!(strategy(1 << 30, 1000, 1000), Strategy::TwoStage);
         assert_eq!(strategy(1 << 30, 100, 10), Strategy::Simple);

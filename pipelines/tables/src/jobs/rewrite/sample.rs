@@ -65,6 +65,9 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
             for rows in file.read((split, described.state), ALL_ROWS).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
                 let batch = rows.map_err(|error| budget.of_source(error))?.batch;
+                if batch.num_rows() == 0 {
+                    continue;
+                }
                 let is_looked_at = params.look.is_at(first_place, number);
                 number += 1;
                 if !is_looked_at {

@@ -112,3 +112,18 @@ fn a_file_that_changes_is_refused_however_few_of_its_rows_are_wanted() {
         assert!(read.next().is_none());
     }
 }
+
+/// Who reads may stop between batches of which no row stays, and none of those takes memory.
+#[test]
+fn batches_of_which_no_row_stays_are_seen() {
+    let batch = table(3, 1_000);
+    let (fixed, budget) = fixed();
+    let reading = Reading::new(options("text like '%x%'"), &batch.schema()).unwrap();
+    let reader = TableReader::new(&reading, &batch.schema(), &budget).unwrap();
+    let file = reader.open(MemoryFile::input("t.parquet", written(&batch, 300)), InputFormat::Parquet).unwrap();
+    let before = fixed.used_bytes();
+    let mut wanted = Wanted { skip: 2, rows: 10 };
+    let read: Vec<_> = file.rows((0..4).map(|split| (split, None)), &mut wanted).map(Result::unwrap).collect();
+    assert!(read.len() >= 4 && read.iter().all(|rows| rows.batch.num_rows() == 0));
+    assert_eq!((fixed.used_bytes(), wanted), (before, Wanted { skip: 0, rows: 10 }));
+}

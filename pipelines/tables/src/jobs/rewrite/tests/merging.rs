@@ -15,7 +15,7 @@ use crate::block::Pick;
 use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
 use crate::semantics::KeyColumn;
-use crate::sources::{FixedBudget, MemoryBudget};
+use crate::sources::{FixedBudget, MemoryBudget, value_bytes};
 
 /// Key, tie, and place.
 type Row = (String, i64, u64);
@@ -156,13 +156,17 @@ fn runs_that_do_not_overlap_and_a_key_of_many_rows_are_merged_within_the_memory_
     }
 }
 
-/// What merging these runs is said to take at most.
+/// What merging these runs is said to take at most, in the order of one column.
 fn said(runs: &[Vec<RecordBatch>]) -> u64 {
+    said_with(Arrangement::by_key(vec![KeyColumn::rising("key")]).key_bytes(), runs)
+}
+
+fn said_with(key_bytes: u64, runs: &[Vec<RecordBatch>]) -> u64 {
     let batches = || runs.iter().flatten();
     let (rows, bytes) = batches().fold((0, 0), |(rows, bytes), batch| {
-        (rows + batch.num_rows() as u64, bytes + batch.get_array_memory_size() as u64)
+        (rows + batch.num_rows() as u64, bytes + value_bytes(batch, 0..batch.num_rows()))
     });
-    merging_bytes(FileAbout { bytes, rows, columns: 3, sink_bytes: 0 }, batches().count() as u64)
+    merging_bytes(FileAbout { bytes, rows, columns: 3, key_bytes, sink_bytes: 0 }, batches().count() as u64)
 }
 
 /// All windows grow in turn first, and then all runs have rows at the same places of the order.
@@ -223,12 +227,14 @@ fn keys_that_begin_with_each_other_are_in_order_wherever_windows_end() {
 
 #[test]
 fn rows_in_a_random_order_are_merged_as_they_are_put_in_order_at_once() {
-    let arranger = Arrangement::at_random(7).arranger(&schema()).unwrap();
+    let arrangement = Arrangement::at_random(7);
+    let arranger = arrangement.arranger(&schema()).unwrap();
     let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
     let all: Vec<Row> = (0..30_000).map(|place| (String::new(), 0, place)).collect();
     let in_order = |rows: &[Row]| ordered(&arranger, &budget, &[batch(rows)]);
-    let runs = all.chunks(7_000).map(|rows| in_order(rows).chunks(999).map(batch).collect()).collect();
-    let merged = merged(&arranger, &budget, runs).0;
+    let runs: Vec<_> = all.chunks(7_000).map(|rows| in_order(rows).chunks(999).map(batch).collect()).collect();
+    let within: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(said_with(arrangement.key_bytes(), &runs)));
+    let merged = merged(&arranger, &within, runs).0;
     assert!(merged == in_order(&all));
     assert_ne!(merged, all);
 }
