@@ -14,8 +14,9 @@ use exobus_files::{LocalFiles, Location};
 use exobus_tables::look::Look;
 use exobus_tables::reading::ReadOptions;
 use exobus_tables::semantics::KeyColumn;
-use exobus_tables::sinks::Compression as Packing;
-use exobus_tables::sinks::{FileForm, OutputFormat, ParquetOptions, ParquetSink, SinkOptions, TableSink};
+use exobus_tables::sinks::{
+    Compression as Packing, FileForm, OutputFormat, ParquetOptions, ParquetSink, SinkOptions, TableSink,
+};
 use exobus_tables::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -266,6 +267,22 @@ fn what_packing_text_takes_was_granted() {
         assert!((granted, GRANTED.get()) == (512 << 10, 0), "{granted}");
         assert!(UNASKED.get() <= UNASKED_MAX, "{} bytes were not granted", UNASKED.get());
     }
+}
+
+/// A row of 64 MiB with quotes in it, which have quotes in front of them in the file.
+#[test]
+fn a_row_of_text_takes_no_memory_of_its_size_to_be_written() {
+    let text = StringArray::from_iter_values([format!("{}\"", "x".repeat((4 << 20) - 1)).repeat(16)]);
+    let batch = RecordBatch::try_from_iter([("text", Arc::new(text) as ArrayRef)]).unwrap();
+    let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
+    let options = SinkOptions::new(FileForm::new(OutputFormat::Csv, None).unwrap());
+    begin();
+    let mut sink = TableSink::new(std::io::sink(), &batch.schema(), &options, &budget).unwrap();
+    sink.write(&batch).unwrap();
+    sink.finish().unwrap();
+    COUNTS.set(false);
+    let _ = std::panic::take_hook();
+    assert!(UNASKED.get() <= UNASKED_MAX, "{} bytes were not granted", UNASKED.get());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! CSV and TSV, as [`text`](crate::sources::text) reads them.
 
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -11,16 +11,15 @@ use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use super::{SinkError, check_rows};
 use crate::sources::text::Dialect;
 
-/// Bytes that are handed on at a time.
+/// Bytes that are handed on at a time; a longer text goes on as it is, so no row takes more memory.
 const HANDED_BYTES: usize = 256 << 10;
 
 /// Writes a file of text. Fields are within quotes where they would be read as something else otherwise: those with a delimiter, quote or line end in them, empty ones, and
 /// those that are as a null is written. Floats have as many digits as tell them from others, times with a zone are written in UTC.
 pub struct TextSink<W: Write> {
-    write: W,
+    write: BufWriter<W>,
     schema: SchemaRef,
     dialect: Dialect,
-    text: Vec<u8>,
     rows: u64,
 }
 
@@ -28,7 +27,7 @@ impl<W: Write> TextSink<W> {
     /// Writes rows of a schema to `write`, behind the names of its columns where the dialect has a header.
     ///
     /// # Errors
-    /// [`SinkError::NoSuchType`]: a column has others inside, or bytes that are no text; the dialect has no quotes, without which text cannot be written.
+    /// [`SinkError::NoSuchType`]: a column has others inside, or bytes that are no text; the dialect has no quotes, without which text cannot be written. What `write` says.
     pub fn new(write: W, schema: &SchemaRef, dialect: &Dialect) -> Result<Self, SinkError> {
         for field in schema.fields() {
             let refuse = |what| {
@@ -43,23 +42,20 @@ impl<W: Write> TextSink<W> {
                 _ => (),
             }
         }
-        let (schema, dialect) = (schema.clone(), dialect.clone());
-        let mut sink = Self { write, schema, dialect, text: Vec::new(), rows: 0 };
+        let write = BufWriter::with_capacity(HANDED_BYTES, write);
+        let mut sink = Self { write, schema: schema.clone(), dialect: dialect.clone(), rows: 0 };
         if sink.dialect.header {
-            for column in 0..sink.schema.fields().len() {
-                sink.delimit(column);
-                let name = sink.schema.field(column).name().clone();
-                quoted(&mut sink.text, name.as_bytes(), &sink.dialect);
-            }
-            sink.text.push(b'\n');
+            sink.write_header().map_err(failed)?;
         }
         Ok(sink)
     }
 
-    fn delimit(&mut self, column: usize) {
-        if column > 0 {
-            self.text.push(self.dialect.delimiter);
+    fn write_header(&mut self) -> io::Result<()> {
+        for (column, field) in self.schema.fields().iter().enumerate() {
+            delimit(&mut self.write, column, &self.dialect)?;
+            quoted(&mut self.write, field.name().as_bytes(), &self.dialect)?;
         }
+        self.write.write_all(b"\n")
     }
 
     /// Writes rows.
@@ -68,37 +64,39 @@ impl<W: Write> TextSink<W> {
     /// Rows of another schema, and what `write` says; the file cannot be finished then.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
         check_rows(&self.schema, batch)?;
-        for row in 0..batch.num_rows() {
-            for (column, array) in batch.columns().iter().enumerate() {
-                self.delimit(column);
-                match array.is_null(row) || *array.data_type() == DataType::Null {
-                    true => self.text.extend_from_slice(self.dialect.null.as_bytes()),
-                    false => field(&mut self.text, array.as_ref(), row, &self.dialect),
-                }
-            }
-            self.text.push(b'\n');
-            if self.text.len() >= HANDED_BYTES {
-                self.hand_on()?;
-            }
-        }
+        (0..batch.num_rows()).try_for_each(|row| self.write_row(batch, row)).map_err(failed)?;
         self.rows += batch.num_rows() as u64;
         Ok(())
     }
 
-    fn hand_on(&mut self) -> Result<(), SinkError> {
-        self.write.write_all(&self.text).map_err(|error| SinkError::Write { format: "text", source: error.into() })?;
-        self.text.clear();
-        Ok(())
+    fn write_row(&mut self, batch: &RecordBatch, row: usize) -> io::Result<()> {
+        let Self { write, dialect, .. } = self;
+        for (column, array) in batch.columns().iter().enumerate() {
+            delimit(write, column, dialect)?;
+            match array.is_null(row) || *array.data_type() == DataType::Null {
+                true => write.write_all(dialect.null.as_bytes())?,
+                false => field(write, array.as_ref(), row, dialect)?,
+            }
+        }
+        write.write_all(b"\n")
     }
 
     /// Gives back what was written to and how many rows there are.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn finish(mut self) -> Result<(W, u64), SinkError> {
-        self.hand_on()?;
-        Ok((self.write, self.rows))
+    pub fn finish(self) -> Result<(W, u64), SinkError> {
+        let write = self.write.into_inner().map_err(|error| failed(error.into_error()))?;
+        Ok((write, self.rows))
     }
+}
+
+fn failed(error: io::Error) -> SinkError {
+    SinkError::Write { format: "text", source: error.into() }
+}
+
+fn delimit(out: &mut impl Write, column: usize, dialect: &Dialect) -> io::Result<()> {
+    if column > 0 { out.write_all(&[dialect.delimiter]) } else { Ok(()) }
 }
 
 /// Rows as text has them: there is one NaN.
@@ -129,51 +127,48 @@ fn is_written(data_type: &DataType) -> bool {
 }
 
 /// A text, within quotes where it has to be.
-fn quoted(out: &mut Vec<u8>, text: &[u8], dialect: &Dialect) {
-    let Some(quote) = dialect.quote else { return out.extend_from_slice(text) };
+fn quoted(out: &mut impl Write, text: &[u8], dialect: &Dialect) -> io::Result<()> {
+    let Some(quote) = dialect.quote else { return out.write_all(text) };
     let is_special = |byte: &u8| *byte == quote || *byte == dialect.delimiter || matches!(byte, b'\n' | b'\r');
     if !text.is_empty() && text != dialect.null.as_bytes() && !text.iter().any(is_special) {
-        return out.extend_from_slice(text);
+        return out.write_all(text);
     }
-    out.push(quote);
-    for byte in text {
-        if *byte == quote {
-            out.push(quote);
+    out.write_all(&[quote])?;
+    // Each piece ends with a quote that is to be there twice.
+    for piece in text.split_inclusive(|byte| *byte == quote) {
+        out.write_all(piece)?;
+        if piece.ends_with(&[quote]) {
+            out.write_all(&[quote])?;
         }
-        out.push(*byte);
     }
-    out.push(quote);
+    out.write_all(&[quote])
 }
 
 /// The text of a value that is not null, of a type that text has.
 pub(crate) fn field_text(array: &dyn Array, row: usize) -> String {
     let mut out = Vec::new();
-    field(&mut out, array, row, &Dialect::csv());
+    // To bytes in memory nothing fails.
+    let _ = field(&mut out, array, row, &Dialect::csv());
     String::from_utf8_lossy(&out).into_owned()
 }
 
 /// The text of the date of a day since 1970-01-01.
 pub(crate) fn date_text(days: i64) -> String {
     let mut out = Vec::new();
-    date(&mut out, days);
+    // To bytes in memory nothing fails.
+    let _ = date(&mut out, days);
     String::from_utf8_lossy(&out).into_owned()
 }
 
 /// A value that is not null.
-fn field(out: &mut Vec<u8>, array: &dyn Array, row: usize, dialect: &Dialect) {
-    macro_rules! print {
-        ($($value:tt)*) => {{
-            // To bytes in memory nothing fails.
-            let _ = write!(out, $($value)*);
-        }};
-    }
+fn field(out: &mut impl Write, array: &dyn Array, row: usize, dialect: &Dialect) -> io::Result<()> {
     macro_rules! number {
         ($of:ty) => {
-            print!("{}", array.as_primitive::<$of>().value(row))
+            write!(out, "{}", array.as_primitive::<$of>().value(row))
         };
     }
     match array.data_type() {
-        DataType::Boolean => print!("{}", array.as_boolean().value(row)),
+        DataType::Boolean => write!(out, "{}", array.as_boolean().value(row)),
         DataType::Int8 => number!(Int8Type),
         DataType::Int16 => number!(Int16Type),
         DataType::Int32 => number!(Int32Type),
@@ -182,12 +177,12 @@ fn field(out: &mut Vec<u8>, array: &dyn Array, row: usize, dialect: &Dialect) {
         DataType::UInt16 => number!(UInt16Type),
         DataType::UInt32 => number!(UInt32Type),
         DataType::UInt64 => number!(UInt64Type),
-        DataType::Float32 => print!("{:?}", array.as_primitive::<Float32Type>().value(row)),
-        DataType::Float64 => print!("{:?}", array.as_primitive::<Float64Type>().value(row)),
-        DataType::Decimal32(..) => print!("{}", array.as_primitive::<Decimal32Type>().value_as_string(row)),
-        DataType::Decimal64(..) => print!("{}", array.as_primitive::<Decimal64Type>().value_as_string(row)),
-        DataType::Decimal128(..) => print!("{}", array.as_primitive::<Decimal128Type>().value_as_string(row)),
-        DataType::Decimal256(..) => print!("{}", array.as_primitive::<Decimal256Type>().value_as_string(row)),
+        DataType::Float32 => write!(out, "{:?}", array.as_primitive::<Float32Type>().value(row)),
+        DataType::Float64 => write!(out, "{:?}", array.as_primitive::<Float64Type>().value(row)),
+        DataType::Decimal32(..) => write!(out, "{}", array.as_primitive::<Decimal32Type>().value_as_string(row)),
+        DataType::Decimal64(..) => write!(out, "{}", array.as_primitive::<Decimal64Type>().value_as_string(row)),
+        DataType::Decimal128(..) => write!(out, "{}", array.as_primitive::<Decimal128Type>().value_as_string(row)),
+        DataType::Decimal256(..) => write!(out, "{}", array.as_primitive::<Decimal256Type>().value_as_string(row)),
         DataType::Date32 => date(out, i64::from(array.as_primitive::<Date32Type>().value(row))),
         DataType::Timestamp(unit, zone) => {
             let (value, of_second) = match unit {
@@ -198,15 +193,13 @@ fn field(out: &mut Vec<u8>, array: &dyn Array, row: usize, dialect: &Dialect) {
             };
             let units = 10_i64.pow(of_second);
             let (seconds, part) = (value.div_euclid(units), value.rem_euclid(units));
-            date(out, seconds.div_euclid(86_400));
+            date(out, seconds.div_euclid(86_400))?;
             let second = seconds.rem_euclid(86_400);
-            print!(" {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60);
+            write!(out, " {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)?;
             if part > 0 {
-                print!(".{part:0width$}", width = of_second as usize);
+                write!(out, ".{part:0width$}", width = of_second as usize)?;
             }
-            if zone.is_some() {
-                out.push(b'Z');
-            }
+            if zone.is_some() { out.write_all(b"Z") } else { Ok(()) }
         }
         DataType::Utf8 => quoted(out, array.as_string::<i32>().value(row).as_bytes(), dialect),
         other => unreachable!("{other} was refused"),
@@ -214,7 +207,7 @@ fn field(out: &mut Vec<u8>, array: &dyn Array, row: usize, dialect: &Dialect) {
 }
 
 /// The date of a day since 1970-01-01, of the Gregorian calendar.
-fn date(out: &mut Vec<u8>, days: i64) {
+fn date(out: &mut impl Write, days: i64) -> io::Result<()> {
     // Years begin in March, so that the day that leap years have is their last one.
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -223,6 +216,5 @@ fn date(out: &mut Vec<u8>, days: i64) {
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
     let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    // To bytes in memory nothing fails.
-    let _ = write!(out, "{:04}-{month:02}-{day:02}", era * 400 + year_of_era + next_year);
+    write!(out, "{:04}-{month:02}-{day:02}", era * 400 + year_of_era + next_year)
 }
