@@ -16,7 +16,7 @@ use exobus_tables::jobs::{
 };
 use exobus_tables::semantics::KeyColumn;
 
-use super::{generate::failure as file_failure, session::Session, sort::Way};
+use super::{generate::failure as file_failure, session::Session, sort::Way, tables::check_inputs};
 use crate::{
     cli::{ExplainArgs, ExplainFilesArgs, ExplainSortArgs, ExplainWhat},
     exit::{Exit, Failure, OrExit},
@@ -51,7 +51,11 @@ pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
 fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
     let session = Session::without_views(&args.setup)?;
     let (partitions, partial) = (args.setup.partitions, args.setup.partial);
-    let params = sort::ExplainParams { inputs: inputs(&session, args, list_inputs)?, partitions, partial };
+    let params = sort::ExplainParams {
+        inputs: inputs(&session, args, |inputs, partial| list_inputs(inputs, partial).map(drop))?,
+        partitions,
+        partial,
+    };
     Ok(session.run("sort.explain", None, params, async |futures, params| sort::explain(futures, params).await)?.report)
 }
 
@@ -59,7 +63,7 @@ fn explain_table(args: &ExplainSortArgs, key: Vec<KeyColumn>) -> Result<Explaine
     let session = Session::without_views(&args.files.setup)?;
     let (partitions, partial) = (args.files.setup.partitions, args.files.setup.partial);
     let (reading, writing) = (args.read.options(), args.write.options(partitions, None));
-    let table = Rewrite::new(inputs(&session, &args.files, list_files)?, PathBuf::new());
+    let table = Rewrite::new(inputs(&session, &args.files, check_inputs)?, PathBuf::new());
     let params = SortTable { table: Rewrite { reading, writing, partial, ..table }, key };
     let program = async |futures, params| table::explain(futures, params).await;
     Ok(session.run("table.explain", None, params, program)?.report)
@@ -72,7 +76,12 @@ fn explain_keyed<J: Registered>(
 ) -> Result<Explained, Failure> {
     let session = Session::without_views(&args.setup)?;
     let (partitions, partial) = (args.setup.partitions, args.setup.partial);
-    let params = keyed::ExplainParams { inputs: inputs(&session, args, list)?, partitions, partial, job };
+    let params = keyed::ExplainParams {
+        inputs: inputs(&session, args, |inputs, partial| list(inputs, partial).map(drop))?,
+        partitions,
+        partial,
+        job,
+    };
     let name = format!("{}.explain", J::NAME);
     Ok(session.run(&name, None, params, async |futures, params| keyed::explain(futures, params).await)?.report)
 }
@@ -81,10 +90,10 @@ fn explain_keyed<J: Registered>(
 fn inputs(
     session: &Session,
     args: &ExplainFilesArgs,
-    list: fn(&[PathBuf], bool) -> Result<Vec<InputFile>, FileError>,
+    look: impl FnOnce(&[PathBuf], bool) -> Result<(), FileError>,
 ) -> Result<Vec<PathBuf>, Failure> {
     if !session.on_cluster() {
-        list(&args.input, args.setup.partial).map_err(file_failure)?;
+        look(&args.input, args.setup.partial).map_err(file_failure)?;
     }
     let absolute = |path| Location::from(path).absolute().map(|location| location.to_path_buf());
     args.input.iter().map(absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)

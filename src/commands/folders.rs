@@ -12,7 +12,7 @@ use crate::{
 };
 use exobus_files::{FileError, Location, check_output_folder};
 use exobus_shuffle::{
-    files::{Generated, InputFile, generate_dir_until},
+    files::{Generated, generate_dir_until},
     records::{Mode, RECORD_BYTES},
 };
 
@@ -30,18 +30,18 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Looks at the input with `list`, and at the output folder, which the job claims. On a cluster the nodes do both: they
+    /// Looks at the input with `look`, and at the output folder, which the job claims. On a cluster the nodes do both: they
     /// work in other folders than we do.
     pub(super) fn named(
         inputs: &[PathBuf],
         output: &Path,
         on_cluster: bool,
-        list: impl FnOnce(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
+        look: impl FnOnce(&[PathBuf]) -> Result<(), FileError>,
     ) -> Result<Self, Failure> {
         let mut folders = Self { inputs: inputs.to_vec(), output: output.to_owned(), generated: None, temporary: None };
         if !on_cluster {
-            // The job looks again; here it costs nothing and the error is the plain one.
-            list(inputs).map_err(file_failure)?;
+            // The job lists it; what is wrong with a name is a plain error here.
+            look(inputs).map_err(file_failure)?;
             check_output_folder(output).map_err(file_failure)?;
         }
         // A job may be taken up again by a process elsewhere.

@@ -49,7 +49,7 @@ fn run<J: Registered>(
     words: KeyedWords,
 ) -> Result<Exit, Failure> {
     let session = Session::open(args)?;
-    let look = |inputs: &[PathBuf]| list(inputs, args.setup.partial);
+    let look = |inputs: &[PathBuf]| list(inputs, args.setup.partial).map(drop);
     let folders = Folders::named(inputs, output, session.on_cluster(), look)?;
     let params = KeyedParams {
         inputs: folders.inputs().to_vec(),

@@ -83,7 +83,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         (Some(size), output) => Folders::generate(size, output.as_deref(), on_cluster, session.interrupt())?,
         (None, output) => {
             let output = output.as_deref().expect("clap requires one of them");
-            Folders::named(&args.input, output, on_cluster, |inputs| list_inputs(inputs, partial))?
+            Folders::named(&args.input, output, on_cluster, |inputs| list_inputs(inputs, partial).map(drop))?
         }
     };
     let params = SortParams {

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use exobus_files::{FileError, visit_files};
-use exobus_shuffle::files::list_files;
+use exobus_files::{FileError, Location, visit_files};
 use exobus_tables::{
     jobs::{
         Rewrite, TableJob, WriteOptions, convert::ConvertTable, dedupe::DedupeTable, shuffle::ShuffleTable,
@@ -113,7 +112,7 @@ fn open(
 ) -> Result<(Session, Folders, Rewrite), Failure> {
     let session = Session::open(args)?;
     let partial = args.setup.partial;
-    let folders = Folders::named(input, output, session.on_cluster(), |inputs| list_files(inputs, partial))?;
+    let folders = Folders::named(input, output, session.on_cluster(), |inputs| check_inputs(inputs, partial))?;
     let (inputs, output) = (folders.inputs().to_vec(), folders.output().to_owned());
     let table = Rewrite { inputs, output, reading, writing, strategy: args.strategy.strategy(), partial };
     Ok((session, folders, table))
@@ -124,15 +123,31 @@ pub(super) fn input_format(input: &[PathBuf], read: &TableReadArgs, partial: boo
     if read.rows.input_format.is_some() {
         return read.rows.input_format;
     }
-    let mut format = None;
-    // The first file is enough, and what is wrong with any is said by the job.
-    let _ = visit_files::<Option<FileError>>(
+    // What is wrong with any is said by the job.
+    first_file(input, partial).ok().flatten().as_ref().map(InputFormat::of)
+}
+
+/// Refuses names of input that stand for no file, or may not be read. The files behind the first one of each name are the job's to list: there may be very many.
+///
+/// # Errors
+/// Those of [`visit_files`].
+pub(super) fn check_inputs(input: &[PathBuf], partial: bool) -> Result<(), FileError> {
+    input.iter().try_for_each(|name| first_file(std::slice::from_ref(name), partial).map(drop))
+}
+
+/// The first file that these names stand for.
+fn first_file(input: &[PathBuf], partial: bool) -> Result<Option<Location>, FileError> {
+    let mut first = None;
+    let found = visit_files::<Option<FileError>>(
         (input, partial),
         |_| Ok(()),
         |location, _| {
-            format = Some(InputFormat::of(location));
+            first = Some(location.clone());
             Err(None)
         },
     );
-    format
+    match found {
+        Err(Some(error)) => Err(error),
+        Ok(()) | Err(None) => Ok(first),
+    }
 }
