@@ -75,6 +75,11 @@ impl TaskBudget {
         }
     }
 
+    /// How the task fails that has no room for what is known of the files of a table.
+    pub(super) fn of_list(&self, denied: MemoryDenied) -> TaskError {
+        self.failure(format!("what is known of the files of the table takes memory: {denied}"))
+    }
+
     /// How the task fails that has no room for what a function gave.
     pub(super) fn of_given(&self, denied: MemoryDenied) -> TaskError {
         self.failure(format!("what the function gave takes memory: {denied}"))

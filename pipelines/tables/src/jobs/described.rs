@@ -3,34 +3,23 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_actors::task::{JobError, TaskOptions};
 use exobus_files::{Access, FileStatus, Location};
-use parquet::basic::Type;
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use exobus_shuffle::jobs::values::write_value;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::budget::{TaskBudget, of_table};
-use super::output::WriteOptions;
-use super::rewrite::Rewrite;
-use super::table::with_places;
-use crate::block::Layout;
-use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
-use crate::semantics::{KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
+use super::budget::TaskBudget;
+use super::describe::{Asked, FileList, write_files, written};
+use crate::reading::{ReadOptions, Reading, TableFile, TableReader};
+use crate::semantics::KeyColumn;
 use crate::sinks::{Compression, FileForm, OutputFormat};
-use crate::sources::parquet::LastDecoding;
-use crate::sources::text::{Packing, TextState};
-use crate::sources::{InputFile, InputFormat, NamedTypes, Source, SourceError, print_schema};
+use crate::sources::text::TextState;
+use crate::sources::{InputFile, InputFormat, NamedTypes, SourceError, print_schema};
 
 /// What a task that looks at footers is granted to begin with, bytes.
 pub(super) const LOOK_BYTES: u64 = 4 << 20;
-/// Packed text is taken to be so many times as large.
-const PACKED: u64 = 8;
-/// Rows and bytes that no split has: footers say what they like, and sums of many must fit.
-const SPLIT_MAX: (u64, u64) = (u32::MAX as u64, 1 << 44);
 /// Bytes of a row, where nobody says how many rows there are.
 const UNKNOWN_ROW_BYTES: u64 = 50;
 /// What a row takes while it is put in order: its key, where it is, its place and its hash.
@@ -51,12 +40,14 @@ pub(super) struct DescribeParams {
     pub(super) format: Option<OutputFormat>,
     pub(super) compression: Option<Compression>,
     pub(super) reading: ReadOptions,
+    /// How many files are looked at by one task.
+    pub(super) chunk_files: usize,
 }
 
 /// A table as it was found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Described {
-    /// The [`Layout`] of its rows on their way, encoded: columns of all files, as the format has them that is written, and that of places.
+    /// The [`Layout`](crate::block::Layout) of its rows on their way, encoded: columns of all files, as the format has them that is written, and that of places.
     pub(super) layout: ByteBuf,
     pub(super) files: Vec<DescribedFile>,
     pub(super) reading: Reading,
@@ -108,72 +99,59 @@ impl DescribedSplit {
     }
 }
 
-/// Looks at the footers of all files, and refuses what cannot be one table, or has no such key.
+/// What was looked at for a table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Looked {
+    /// All of its files.
+    Whole(Described),
+    /// A list of its files, which has so many chunks: the parts behind this one.
+    Listed {
+        /// How many parts there are.
+        chunks: u32,
+        /// What is asked of the table.
+        asked: Asked,
+    },
+}
+
+/// Lists all files, and refuses what cannot be one table; looks at their footers, unless they are more than one chunk of files. What it makes has [`Looked`] as its first part.
 #[task(name = "table.describe")]
-pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) -> Result<Described, TaskError> {
+pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) -> Result<(), TaskError> {
     let budget = TaskBudget::new(context);
-    let mut listed = Vec::new();
+    let mut list = FileList::new(&budget.shared());
     let check = |location: &Location| match location.as_path() {
         Some(path) => context.check_path(path),
         None => Ok(()),
     };
     exobus_files::visit_files((&params.inputs, params.partial), check, |location, status| {
-        listed.push((location.to_path_buf(), status));
+        list.push(location, status).map_err(|denied| budget.of_list(denied))?;
         context.check_cancelled()
     })?;
-    let formats = params.reading.formats(listed.iter().map(|(path, _)| Location::from(path)));
+    let formats = params.reading.formats(list.files.iter().map(|file| Location::from(&file.path)));
     let first = formats.map_err(|error| budget.of_source(error))?;
     let format = params.format.or(first.map(OutputFormat::of)).unwrap_or_default();
     let form = FileForm::new(format, params.compression).map_err(TaskError::request)?;
-    let types = types_of_text(&listed, &params.reading, &budget)?;
+    let types = types_of_text(&list.files, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
     let reading = ReadOptions { schema, ..params.reading };
-    let (mut unified, mut files) = (None::<UnifiedSchema>, Vec::with_capacity(listed.len()));
-    let (mut statistics, last) = (Vec::with_capacity(listed.len()), LastDecoding::default());
-    for (path, status) in listed {
-        context.check_cancelled()?;
-        let mut file = DescribedFile { path, status, splits: Vec::new() };
-        // One at a time: there may be more of them than a process may have open.
-        let opened = file
-            .input(&reading, Access::Ranges)
-            .and_then(|(file, format)| reading.open(file, format, &last, &budget.shared()));
-        let source = opened.map_err(|error| budget.of_source(error))?;
-        file.splits = splits(&source, &reading, &budget)?;
-        let said = FileStatistics::of(&source, &reading, &budget.shared());
-        statistics.push(said.map_err(|denied| budget.of_rows(denied))?);
-        let (name, schema) = (source.file().name(), source.schema());
-        match &mut unified {
-            None => unified = Some(UnifiedSchema::new(name, schema).map_err(of_table)?),
-            Some(unified) => unified.add(name, schema).map_err(of_table)?,
-        }
-        files.push(file);
+    let asked = Asked { reading, key: params.key, form };
+    if list.files.len() > params.chunk_files {
+        let mut chunks = list.files.chunks(params.chunk_files);
+        write_value(context, 0, &Looked::Listed { chunks: chunks.len() as u32, asked })?;
+        return chunks.try_for_each(|chunk| write_files(context, 0, chunk, &budget));
     }
-    let unified = unified.ok_or_else(|| TaskError::request("there is no file"))?;
-    let table = unified.schema();
-    let selected = reading.selected(&table, &params.key).map_err(of_table)?;
-    let schema = stored_schema(format.types(), &selected).map_err(of_table)?;
-    if !params.key.is_empty() {
-        KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
-    }
-    let layout = Layout::new(&with_places(&schema)?).map_err(of_table)?;
-    let reading = Reading::new(reading, &table).map_err(of_table)?;
-    if let Some(filter) = &reading.options.filter {
-        let bound = filter.bind(&table).map_err(of_table)?;
-        for (file, statistics) in files.iter_mut().zip(&statistics) {
-            file.leave_out(&statistics.left_out(&bound, &table, &file.rows()));
-        }
-    }
-    Ok(Described { layout: ByteBuf::from(layout.encode()), files, reading, form })
+    let described = asked.whole(context, &mut list, &budget)?;
+    let _written = written(&described.files, &budget.shared()).map_err(|denied| budget.of_list(denied))?;
+    context.return_value(&Looked::Whole(described))
 }
 
 /// Types of the columns of text of all files.
 fn types_of_text(
-    listed: &[(PathBuf, FileStatus)],
+    listed: &[DescribedFile],
     reading: &ReadOptions,
     budget: &Arc<TaskBudget>,
 ) -> Result<NamedTypes, TaskError> {
     let mut text = Vec::new();
-    for (path, status) in listed {
+    for DescribedFile { path, status, .. } in listed {
         let location = Location::from(path);
         let format = reading.format(&location).map_err(TaskError::request)?;
         if matches!(format, InputFormat::Csv | InputFormat::Tsv) {
@@ -183,75 +161,21 @@ fn types_of_text(
     reading.types_of_text(&text, &budget.shared()).map_err(|error| budget.of_source(error))
 }
 
-/// How a file is cut.
-fn splits(source: &Source, reading: &ReadOptions, budget: &Arc<TaskBudget>) -> Result<Vec<DescribedSplit>, TaskError> {
-    let states = source.states(&budget.shared()).map_err(|error| budget.of_source(error))?;
-    let splits = source.splits().map_err(|error| budget.of_source(error))?;
-    let split = |split: crate::sources::Split| {
-        let value_bytes = match source {
-            Source::Parquet(file) => bytes_of_group(file.metadata().row_group(split.index), reading),
-            // Small numbers take more room than their text.
-            Source::Text(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
-            Source::Text(_) => split.bytes.saturating_mul(PACKED),
-            Source::Ipc(_) | Source::Records(_) => split.bytes,
-        };
-        let (rows_max, bytes_max) = SPLIT_MAX;
-        if value_bytes > bytes_max || split.rows.is_some_and(|rows| rows > rows_max) {
-            let (file, what) = (source.file().name(), "it says that it has more rows or bytes than any file has");
-            return Err(TaskError::data(format!("{file}, row group {}: {what}", split.index)));
-        }
-        Ok(DescribedSplit {
-            value_bytes,
-            rows: split.rows,
-            state: states.get(split.index).copied(),
-            is_left_out: false,
-        })
-    };
-    splits.into_iter().map(split).collect()
-}
-
-/// Bytes that the values of a row group have in memory, of the columns that are read: sizes in the file are of dictionaries and runs.
-fn bytes_of_group(group: &RowGroupMetaData, reading: &ReadOptions) -> u64 {
-    let size = |figure: i64| u64::try_from(figure).unwrap_or(u64::MAX);
-    let of_column = |column: &ColumnChunkMetaData| {
-        let values = size(column.num_values());
-        let width = match column.column_type() {
-            Type::BOOLEAN => 1,
-            Type::INT32 | Type::FLOAT => 4,
-            Type::INT64 | Type::DOUBLE => 8,
-            Type::INT96 => 12,
-            Type::FIXED_LEN_BYTE_ARRAY => size(column.column_descr().type_length().into()),
-            Type::BYTE_ARRAY => {
-                let said = column.unencoded_byte_array_data_bytes().map(size);
-                return said.unwrap_or(size(column.uncompressed_size())).saturating_add(values.saturating_mul(16));
-            }
-        };
-        values.saturating_mul(width)
-    };
-    let is_read =
-        |column: &&ColumnChunkMetaData| column.column_path().parts().first().is_some_and(|name| reading.reads(name));
-    let of_columns = group.columns().iter().filter(is_read).map(of_column).fold(0, u64::saturating_add);
-    match reading.select {
-        None => of_columns.max(size(group.total_byte_size())),
-        Some(_) => of_columns,
-    }
-}
-
 impl DescribedFile {
     /// How many rows each of its splits has, where the file says so.
-    fn rows(&self) -> Vec<Option<u64>> {
+    pub(super) fn rows(&self) -> Vec<Option<u64>> {
         self.splits.iter().map(|split| split.rows).collect()
     }
 
     /// Leaves out those of its splits of which this is true.
-    fn leave_out(&mut self, splits: &[bool]) {
+    pub(super) fn leave_out(&mut self, splits: &[bool]) {
         for (split, _) in self.splits.iter_mut().zip(splits).filter(|(_, is_left_out)| **is_left_out) {
             (split.is_left_out, split.value_bytes, split.rows) = (true, 0, Some(0));
         }
     }
 
     /// The file, as it was listed, and its format.
-    fn input(&self, reading: &ReadOptions, access: Access) -> Result<(InputFile, InputFormat), SourceError> {
+    pub(super) fn input(&self, reading: &ReadOptions, access: Access) -> Result<(InputFile, InputFormat), SourceError> {
         let location = Location::from(&self.path);
         let of_format = |what| SourceError::Names { file: location.to_string().into(), what };
         let format = reading.format(&location).map_err(of_format)?;
@@ -271,15 +195,6 @@ impl DescribedFile {
 }
 
 impl Described {
-    /// Looks at a table, of which a job looks at these columns.
-    pub(super) async fn of(futures: &Futures, rewrite: &Rewrite, key: &[KeyColumn]) -> Result<Self, JobError> {
-        let Rewrite { inputs, reading, writing, partial, .. } = rewrite.clone();
-        let WriteOptions { format, compression, .. } = writing;
-        let params = DescribeParams { inputs, partial, key: key.to_vec(), format, compression, reading };
-        let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
-        futures.get_value(&futures.submit_with(describe, &params, &[], options)?).await
-    }
-
     /// All splits in their order, whose places in this list count those before them: the file of each, and its number in there.
     pub(super) fn numbered_splits(&self) -> Vec<(&DescribedFile, usize)> {
         self.files.iter().flat_map(|file| (0..file.splits.len()).map(move |split| (file, split))).collect()

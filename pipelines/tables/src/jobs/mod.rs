@@ -13,6 +13,7 @@ mod budget;
 pub mod convert;
 mod count;
 pub mod dedupe;
+mod describe;
 mod described;
 pub mod map_batches;
 mod mapping;

@@ -40,7 +40,7 @@ impl Look {
             files_read += 1;
             let options = self.typed(std::slice::from_ref(listed))?;
             let (input, format) = self.input(listed)?;
-            self.unify(&mut unified, &options.open(input, format, &self.last, &self.budget)?)?;
+            self.unify(&mut unified, &options.opener().open(input, format, &self.budget)?)?;
             let table = unified.as_ref().map(crate::semantics::UnifiedSchema::schema).expect("a file was added");
             let reading = Reading::new(options, &table).map_err(|error| self.failed(error))?;
             let columns = reading.options.selected(&table, &[]).map_err(|error| self.failed(error))?;

@@ -23,14 +23,12 @@ pub use self::values::Value;
 use crate::TableError;
 use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::UnifiedSchema;
-use crate::sources::parquet::LastDecoding;
 use crate::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Place, Source, SourceError, print_schema};
 
 /// Files of a table, in the order of their rows.
 pub struct Look {
     files: Vec<(Location, FileStatus)>,
     options: ReadOptions,
-    last: LastDecoding,
     budget: Arc<dyn MemoryBudget>,
 }
 
@@ -44,7 +42,7 @@ struct Opened {
 impl Look {
     /// At these files, as they were listed. What reading takes is asked for from `budget`.
     pub fn new(files: Vec<(Location, FileStatus)>, options: ReadOptions, budget: Arc<dyn MemoryBudget>) -> Self {
-        Self { files, options, last: LastDecoding::default(), budget }
+        Self { files, options, budget }
     }
 
     /// Names and types of the columns of all files as one table, of those that are selected.
@@ -61,10 +59,10 @@ impl Look {
     fn table(&self) -> Result<(ReadOptions, SchemaRef), SourceError> {
         self.check_formats()?;
         let options = self.typed(&self.files)?;
-        let mut unified = None;
+        let (mut unified, opener) = (None, options.opener());
         for file in &self.files {
             let (input, format) = self.input(file)?;
-            self.unify(&mut unified, &options.open(input, format, &self.last, &self.budget)?)?;
+            self.unify(&mut unified, &opener.open(input, format, &self.budget)?)?;
         }
         let unified = unified.ok_or_else(|| self.failed(TableError::NoName { place: "a table of no file".into() }))?;
         Ok((options, unified.schema()))

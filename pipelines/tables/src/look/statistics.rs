@@ -54,10 +54,10 @@ impl Look {
         let (options, table) = self.table()?;
         let schema = Arc::new(options.selected(&table, &[]).map_err(|error| self.failed(error))?);
         let mut columns: Vec<Column> = (0..schema.fields().len()).map(|number| Column::new(&schema, number)).collect();
-        let (mut rows, mut splits) = (Some(0_u64), 0);
+        let (mut rows, mut splits, opener) = (Some(0_u64), 0, options.opener());
         for file in &self.files {
             let (input, format) = self.input(file)?;
-            let source = options.open(input, format, &self.last, &self.budget)?;
+            let source = opener.open(input, format, &self.budget)?;
             let of_file = source.splits()?;
             let rows_of: Vec<Option<u64>> = of_file.iter().map(|split| split.rows).collect();
             splits += of_file.len() as u64;

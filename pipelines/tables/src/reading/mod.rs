@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 pub(crate) use self::leaving_out::FileStatistics;
+pub(crate) use self::options::Opener;
 pub use self::options::ReadOptions;
 pub(crate) use self::rows::{ReadRows, TableFile, TableReader, ToRead};
 pub(crate) use self::walk::{ALL_ROWS, Wanted};

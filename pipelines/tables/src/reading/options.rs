@@ -1,6 +1,6 @@
 //! How files are read, as far as somebody says.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_schema::Schema;
 use exobus_files::Location;
@@ -102,19 +102,9 @@ impl ReadOptions {
         Ok(selected)
     }
 
-    /// Opens a file behind another one, which may be of the same schema; the types of text are those of all its columns.
-    ///
-    /// # Errors
-    /// Those of [`Source::open`].
-    pub(crate) fn open(
-        &self,
-        file: InputFile,
-        format: InputFormat,
-        last: &LastDecoding,
-        budget: &Arc<dyn MemoryBudget>,
-    ) -> Result<Source, SourceError> {
-        let options = TextOptions { dialect: None, types: self.types()?, are_all: true };
-        Source::open_after((file, format), &options, last, budget)
+    /// What opens files of a table one behind the other; the types of text are those of all its columns.
+    pub(crate) fn opener(&self) -> Opener {
+        Opener { options: self.clone(), text: OnceLock::new(), last: LastDecoding::default() }
     }
 
     /// Types of the columns of text of some files: what is said, and of others what files at even distances show together.
@@ -138,6 +128,36 @@ impl ReadOptions {
             }
         }
         Ok(types)
+    }
+}
+
+/// Opens files of a table one behind the other: what is alike for all of them is worked out once.
+pub(crate) struct Opener {
+    options: ReadOptions,
+    /// How text is read, once the first file was opened.
+    text: OnceLock<TextOptions>,
+    last: LastDecoding,
+}
+
+impl Opener {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Those of [`Source::open`]; [`SourceError::Schema`].
+    pub(crate) fn open(
+        &self,
+        file: InputFile,
+        format: InputFormat,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Source, SourceError> {
+        let text = match self.text.get() {
+            Some(text) => text,
+            None => {
+                let types = self.options.types()?;
+                self.text.get_or_init(|| TextOptions { dialect: None, types, are_all: true })
+            }
+        };
+        Source::open_after((file, format), text, &self.last, budget)
     }
 }
 

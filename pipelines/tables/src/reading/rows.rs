@@ -8,9 +8,8 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
-use super::{Condition, Reading, pages};
+use super::{Condition, Opener, Reading, pages};
 use crate::TableError;
-use crate::sources::parquet::LastDecoding;
 use crate::sources::text::TextState;
 use crate::sources::{
     InputFile, InputFormat, MemoryBudget, Place, Reservation, Source, SourceBatch, SourceError, SourceRows, value_bytes,
@@ -18,11 +17,10 @@ use crate::sources::{
 
 /// Opens the files of a table.
 pub(crate) struct TableReader {
-    reading: Reading,
+    opener: Opener,
     /// Of the columns that are read, as the table has them.
     columns: SchemaRef,
     condition: Option<Arc<Condition>>,
-    last: LastDecoding,
     budget: Arc<dyn MemoryBudget>,
 }
 
@@ -34,13 +32,13 @@ impl TableReader {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, TableError> {
         let condition = reading.condition()?.map(Arc::new);
-        let (reading, columns, last) = (reading.clone(), columns.clone(), LastDecoding::default());
-        Ok(Self { reading, columns, condition, last, budget: budget.clone() })
+        let (opener, columns) = (reading.options.opener(), columns.clone());
+        Ok(Self { opener, columns, condition, budget: budget.clone() })
     }
 
     /// Opens one.
     pub(crate) fn open(&self, file: InputFile, format: InputFormat) -> Result<TableFile, SourceError> {
-        let source = self.reading.options.open(file, format, &self.last, &self.budget)?;
+        let source = self.opener.open(file, format, &self.budget)?;
         let looked_at = self.condition.as_ref().map(|condition| &condition.schema);
         let (mut read, mut given, mut of_condition) = (Vec::new(), Vec::new(), Vec::new());
         for (number, field) in source.schema().fields().iter().enumerate() {

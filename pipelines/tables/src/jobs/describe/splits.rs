@@ -1,0 +1,76 @@
+//! How files are cut, and how large the pieces are.
+
+use std::sync::Arc;
+
+use exobus_actors::registry::TaskError;
+use parquet::basic::Type;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+
+use crate::jobs::budget::TaskBudget;
+use crate::jobs::described::DescribedSplit;
+use crate::reading::ReadOptions;
+use crate::sources::text::Packing;
+use crate::sources::{Source, Split};
+
+/// Packed text is taken to be so many times as large.
+const PACKED: u64 = 8;
+/// Rows and bytes that no split has: footers say what they like, and sums of many must fit.
+const SPLIT_MAX: (u64, u64) = (u32::MAX as u64, 1 << 44);
+
+/// How a file is cut.
+pub(super) fn splits(
+    source: &Source,
+    reading: &ReadOptions,
+    budget: &Arc<TaskBudget>,
+) -> Result<Vec<DescribedSplit>, TaskError> {
+    let states = source.states(&budget.shared()).map_err(|error| budget.of_source(error))?;
+    let splits = source.splits().map_err(|error| budget.of_source(error))?;
+    let split = |split: Split| {
+        let value_bytes = match source {
+            Source::Parquet(file) => bytes_of_group(file.metadata().row_group(split.index), reading),
+            // Small numbers take more room than their text.
+            Source::Text(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
+            Source::Text(_) => split.bytes.saturating_mul(PACKED),
+            Source::Ipc(_) | Source::Records(_) => split.bytes,
+        };
+        let (rows_max, bytes_max) = SPLIT_MAX;
+        if value_bytes > bytes_max || split.rows.is_some_and(|rows| rows > rows_max) {
+            let (file, what) = (source.file().name(), "it says that it has more rows or bytes than any file has");
+            return Err(TaskError::data(format!("{file}, row group {}: {what}", split.index)));
+        }
+        Ok(DescribedSplit {
+            value_bytes,
+            rows: split.rows,
+            state: states.get(split.index).copied(),
+            is_left_out: false,
+        })
+    };
+    splits.into_iter().map(split).collect()
+}
+
+/// Bytes that the values of a row group have in memory, of the columns that are read: sizes in the file are of dictionaries and runs.
+fn bytes_of_group(group: &RowGroupMetaData, reading: &ReadOptions) -> u64 {
+    let size = |figure: i64| u64::try_from(figure).unwrap_or(u64::MAX);
+    let of_column = |column: &ColumnChunkMetaData| {
+        let values = size(column.num_values());
+        let width = match column.column_type() {
+            Type::BOOLEAN => 1,
+            Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 12,
+            Type::FIXED_LEN_BYTE_ARRAY => size(column.column_descr().type_length().into()),
+            Type::BYTE_ARRAY => {
+                let said = column.unencoded_byte_array_data_bytes().map(size);
+                return said.unwrap_or(size(column.uncompressed_size())).saturating_add(values.saturating_mul(16));
+            }
+        };
+        values.saturating_mul(width)
+    };
+    let is_read =
+        |column: &&ColumnChunkMetaData| column.column_path().parts().first().is_some_and(|name| reading.reads(name));
+    let of_columns = group.columns().iter().filter(is_read).map(of_column).fold(0, u64::saturating_add);
+    match reading.select {
+        None => of_columns.max(size(group.total_byte_size())),
+        Some(_) => of_columns,
+    }
+}

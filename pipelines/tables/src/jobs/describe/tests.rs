@@ -1,0 +1,132 @@
+//! Tables whose files are looked at in chunks of any number.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use exobus_actors::ids::JobId;
+use exobus_actors::node::{Node, NodeOptions};
+
+use super::*;
+use crate::reading::ReadOptions;
+use crate::sinks::{ParquetOptions, ParquetSink};
+use crate::sources::{FixedBudget, MemoryBudget};
+
+/// The table in a folder, as it is described in chunks of so many files each time: encoded, or what is wrong with it.
+fn described(folder: &Path, reading: &ReadOptions, chunk_files: usize) -> Result<Vec<u8>, String> {
+    let mut options = NodeOptions::alone(3, 128 << 20);
+    let spill = tempfile::tempdir().unwrap();
+    options.store.spill_dirs = vec![spill.path().to_owned()];
+    let rewrite = Rewrite { reading: reading.clone(), ..Rewrite::new(vec![folder.to_owned()], "out".into()) };
+    let program = async move |futures: Futures| {
+        let key = [KeyColumn::rising("id")];
+        let described = Described::in_chunks(&futures, &rewrite, &key, chunk_files).await?;
+        rmp_serde::to_vec_named(&described).map_err(JobError::program)
+    };
+    let node = Node::start(options).unwrap();
+    let job = node.run(JobId::new(), "describe", None, program);
+    let result = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(job).0;
+    node.stop();
+    result.map_err(|error| {
+        // Behind that is which task and attempt it was.
+        let text = error.to_string();
+        text.split(" (table.").next().unwrap_or_default().to_owned()
+    })
+}
+
+/// The same of chunks of every number.
+fn described_alike(folder: &Path, reading: &ReadOptions) -> Result<Vec<u8>, String> {
+    let whole = described(folder, reading, usize::MAX);
+    for chunk_files in [1, 2, 3, 5, 8] {
+        assert!(described(folder, reading, chunk_files) == whole, "{chunk_files} files in a chunk");
+    }
+    whole
+}
+
+fn write(folder: &Path, number: usize, columns: Vec<(&str, ArrayRef)>) {
+    let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let options = ParquetOptions { group_rows: 2, ..ParquetOptions::default() };
+    let mut sink = ParquetSink::new(Vec::new(), &batch.schema(), &options, &budget).unwrap();
+    sink.write(&batch).unwrap();
+    fs::write(folder.join(format!("{number:02}.parquet")), sink.finish().unwrap().0).unwrap();
+}
+
+fn narrow(from: i32) -> ArrayRef {
+    Arc::new(Int32Array::from_iter_values(from..from + 4))
+}
+
+fn wide(from: i64) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(from..from + 4))
+}
+
+fn words() -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(["a", "b", "c", "d"]))
+}
+
+#[test]
+fn a_table_is_the_same_however_many_files_are_in_a_chunk() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..11 {
+        let id = number as i32 * 4;
+        match number {
+            0..3 => write(folder.path(), number, vec![("id", narrow(id)), ("name", words())]),
+            3..5 | 9 => write(folder.path(), number, vec![("more", words()), ("id", wide(id.into()))]),
+            _ => write(folder.path(), number, vec![("id", narrow(id)), ("price", wide(0))]),
+        }
+    }
+    fs::write(folder.path().join("12.csv"), "id,name\n100,x\n101,y\n").unwrap();
+    let all = described_alike(folder.path(), &ReadOptions::default()).unwrap();
+    let reading = ReadOptions { filter: Some("id >= 18 and price is null".parse().unwrap()), ..ReadOptions::default() };
+    let filtered = described_alike(folder.path(), &reading).unwrap();
+    let decode = |bytes: &[u8]| rmp_serde::from_slice::<Described>(bytes).unwrap();
+    let read = |bytes: &[u8]| decode(bytes).splits().filter(|split| !split.is_left_out).count();
+    // Of file 4 the second row group, those of file 9, and the text, of which nothing is known.
+    assert_eq!((decode(&all).files.len(), read(&all), read(&filtered)), (12, 23, 4));
+}
+
+#[test]
+fn what_is_wrong_with_a_table_is_told_by_its_files_in_their_order() {
+    // What each file has, and what is said.
+    let (good, other, cut) = (Some(true), Some(false), None);
+    for (files, said) in [
+        (vec![good, good, good, other, cut, good], "01.parquet|03.parquet"),
+        (vec![good, good, cut, other, good, cut], "02.parquet is damaged at its footer"),
+        (vec![good, good, good, good, good, other], "05.parquet"),
+        (vec![other, good, other, good, cut, good], "00.parquet|01.parquet"),
+        (vec![cut, cut, cut, cut, cut, cut], "00.parquet is damaged at its footer"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, file) in files.into_iter().enumerate() {
+            // The type is that of the first file that has it.
+            let id = if number == 0 { narrow(0) } else { wide(0) };
+            match file {
+                Some(true) => write(folder.path(), number, vec![("id", id)]),
+                Some(false) => write(folder.path(), number, vec![("id", words())]),
+                None => fs::write(folder.path().join(format!("{number:02}.parquet")), "PAR1 and no more").unwrap(),
+            }
+        }
+        let error = described_alike(folder.path(), &ReadOptions::default()).unwrap_err();
+        assert!(said.split('|').all(|place| error.contains(place)), "{said}: {error}");
+    }
+}
+
+#[test]
+fn what_is_asked_of_a_table_is_checked_when_all_of_its_files_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    (0..4).for_each(|number| write(folder.path(), number, vec![("id", narrow(0)), ("name", words())]));
+    write(folder.path(), 4, vec![("price", wide(0))]);
+    let with = |select: &[&str], filter: Option<&str>| ReadOptions {
+        select: (!select.is_empty()).then(|| select.iter().map(|name| (*name).to_owned()).collect()),
+        filter: filter.map(|text| text.parse().unwrap()),
+        ..ReadOptions::default()
+    };
+    let error = described_alike(folder.path(), &with(&["id", "prize"], None)).unwrap_err();
+    assert!(error.contains("no column prize; did you mean price?"), "{error}");
+    let error = described_alike(folder.path(), &with(&["name"], None)).unwrap_err();
+    assert!(error.contains("key column id is not selected"), "{error}");
+    let error = described_alike(folder.path(), &with(&[], Some("prise > 1"))).unwrap_err();
+    assert!(error.contains("prise"), "{error}");
+    described_alike(folder.path(), &with(&["id"], Some("price > 1"))).unwrap();
+}
