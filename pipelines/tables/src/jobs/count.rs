@@ -1,6 +1,7 @@
 //! How many rows there are, and which hash has so many before it: what files of even length are made from.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::Schema;
@@ -16,63 +17,81 @@ use super::budget::TaskBudget;
 use super::described::{Described, DescribedSplit, LOOK_BYTES};
 use super::pieces::PieceReader;
 use super::rewrite::{MixedSeed, place_hash};
-use super::table::{Piece, first_place};
+use super::table::{Piece, first_place, push_split};
 use crate::reading::{Reading, Wanted};
 
 /// What `count` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct CountParams {
-    piece: Piece,
+    pieces: Vec<Piece>,
     reading: Reading,
 }
 
-/// How many rows are to be read of each of some splits of a file.
+/// How many rows are to be read of each of some splits, in their order.
 #[task(name = "table.count", deterministic = true)]
 fn count_rows(context: &mut TaskContext<'_>, params: CountParams) -> Result<Vec<u64>, TaskError> {
     let budget = TaskBudget::new(context);
-    let CountParams { piece, reading } = params;
+    let CountParams { pieces, reading } = params;
     // No column but those of the condition.
     let reader = PieceReader::new(&reading, &Arc::new(Schema::empty()), &budget)?;
-    let mut counted: BTreeMap<usize, u64> = piece.splits().map(|(split, ..)| (split, 0)).collect();
-    reader.each(context, &piece, &mut Wanted::ALL.clone(), |rows| {
-        *counted.entry(rows.split).or_default() += rows.batch.num_rows() as u64;
-        Ok(())
-    })?;
-    Ok(counted.into_values().collect())
+    let mut all = Vec::new();
+    for piece in &pieces {
+        let mut counted: BTreeMap<usize, u64> = piece.splits().map(|(split, ..)| (split, 0)).collect();
+        reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
+            *counted.entry(rows.split).or_default() += rows.batch.num_rows() as u64;
+            Ok(())
+        })?;
+        all.extend(counted.into_values());
+    }
+    Ok(all)
 }
 
-/// Splits that one task counts.
-const SPLITS_PER_TASK: usize = 8;
+/// Splits that one task counts at least, and at most: as many of them as have fewer bytes than that, so that a table of very many small files is few tasks.
+const SPLITS_PER_TASK: (usize, usize) = (8, 256);
+const COUNTED_BYTES: u64 = 64 << 20;
 
 /// Reads the table for how many rows of each split are to be read, where nobody says.
 pub(super) async fn count(futures: &Futures, described: &mut Described) -> Result<(), JobError> {
     let is_filtered = described.reading.options.filter.is_some();
     let is_unknown = |split: &DescribedSplit| !split.is_left_out && (is_filtered || split.rows.is_none());
+    let numbered = (0..).zip(described.numbered_splits());
+    let unknown: Vec<_> = numbered.filter(|(_, (file, split))| is_unknown(&file.splits[*split])).collect();
+    let bytes: Vec<u64> = unknown.iter().map(|(_, (file, split))| file.splits[*split].value_bytes).collect();
     let mut tasks = Vec::new();
-    let mut before = 0;
-    for (number, file) in described.files.iter().enumerate() {
-        for (at, splits) in file.splits.chunks(SPLITS_PER_TASK).enumerate() {
-            let from = at * SPLITS_PER_TASK;
-            if splits.iter().any(is_unknown) {
-                let mut piece = Piece::new(file, from, before + from as u32);
-                piece.splits.end = from + splits.len();
-                piece.file.splits = splits.to_vec();
-                let largest = splits.iter().map(|split| split.value_bytes).max().unwrap_or(0);
-                let options = TaskOptions { outside_bytes: LOOK_BYTES + largest / 4, ..TaskOptions::default() };
-                let params = CountParams { piece, reading: described.reading.clone() };
-                tasks.push((number, from, futures.submit_with(count_rows, &params, &[], options)?));
-            }
-        }
-        before += file.splits.len() as u32;
+    for group in groups(&bytes) {
+        let mut pieces = Vec::new();
+        unknown[group.clone()]
+            .iter()
+            .for_each(|(before, (file, split))| push_split(&mut pieces, file, *split, *before));
+        let largest = bytes[group].iter().max().copied().unwrap_or(0);
+        let options = TaskOptions { outside_bytes: LOOK_BYTES + largest / 4, ..TaskOptions::default() };
+        let params = CountParams { pieces, reading: described.reading.clone() };
+        tasks.push(futures.submit_with(count_rows, &params, &[], options)?);
     }
-    for (file, from, task) in tasks {
-        let counted: Vec<u64> = futures.get_value(&task).await?;
-        let read = described.files[file].splits[from..].iter_mut().filter(|split| !split.is_left_out);
-        for (split, rows) in read.zip(counted) {
+    let mut splits = described.files.iter_mut().flat_map(|file| &mut file.splits).filter(|split| is_unknown(split));
+    for task in &tasks {
+        let counted: Vec<u64> = futures.get_value(task).await?;
+        for (rows, split) in counted.into_iter().zip(&mut splits) {
             split.rows = Some(rows);
         }
     }
     Ok(())
+}
+
+/// Splits of so many bytes in the groups that tasks count.
+fn groups(splits: &[u64]) -> Vec<Range<usize>> {
+    let (least, most) = SPLITS_PER_TASK;
+    let (mut groups, mut from, mut bytes) = (Vec::new(), 0, 0_u64);
+    for (at, split) in splits.iter().enumerate() {
+        let is_full = at - from >= most || (at - from >= least && bytes + split > COUNTED_BYTES);
+        if is_full {
+            groups.push(std::mem::replace(&mut from, at)..at);
+            bytes = 0;
+        }
+        bytes += split;
+    }
+    groups.extend((from < splits.len()).then_some(from..splits.len()));
+    groups
 }
 
 /// The rows of a table, counted: of each split how many are before it, and in it.
@@ -320,6 +339,22 @@ mod tests {
             let expected: Vec<Vec<u8>> = (1..partitions as usize).map(|cut| at(cut).to_be_bytes().to_vec()).collect();
             assert!(cuts == expected, "{partitions} partitions");
         }
+    }
+
+    #[test]
+    fn a_task_counts_many_small_splits_and_few_large_ones_and_each_is_counted_once() {
+        let lengths = |splits: &[u64]| {
+            let groups = groups(splits);
+            assert!(groups.iter().cloned().flatten().eq(0..splits.len()), "{groups:?}");
+            groups.into_iter().map(|group| group.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[]), [0; 0]);
+        assert_eq!(lengths(&[1]), [1]);
+        assert_eq!(lengths(&[10; 1000]), [256, 256, 256, 232]);
+        assert_eq!(lengths(&[64 << 20; 20]), [8, 8, 4]);
+        assert_eq!(lengths(&[2 << 20; 40]), [32, 8]);
+        // A large one does not count towards those before it.
+        assert_eq!(lengths(&[vec![1; 100], vec![1 << 30], vec![1; 100]].concat()), [100, 8, 93]);
     }
 
     #[test]
