@@ -27,6 +27,7 @@ mod support;
 mod tables;
 mod tables_bad_input;
 mod tables_look;
+mod tables_many_files;
 mod tables_matrix;
 mod tables_read;
 mod tables_records;
