@@ -27,7 +27,7 @@ use super::count::count;
 use super::described::{Described, DescribedFile, LOOK_BYTES};
 use super::mapping::{BatchFunction, Mapping};
 use super::output::{FileParams, FileSize, PartWriter, Written, manifest};
-use super::pieces::PieceReader;
+use super::pieces::{PieceReader, value_of};
 use super::rewrite::{Rewrite, Rewritten, refuse_beyond};
 use super::table::{Piece, Table, push_split};
 use super::{TableJob, WriteOptions};
@@ -74,10 +74,9 @@ struct FilePlan {
     rows: Option<u64>,
 }
 
-/// What a task is told that writes a file of rows of some splits. Its only argument is the layout.
+/// What a task is told that writes a file of rows of some splits. Its arguments are the layout and the pieces that it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ConvertParams {
-    pieces: Vec<Piece>,
     reading: Reading,
     /// Rows of the first split that are in files before this one.
     skip: u64,
@@ -125,7 +124,8 @@ pub(super) fn write_file(
     let mut wanted = Wanted { skip: params.skip, rows: params.rows.unwrap_or(u64::MAX) };
     // What was read, and what of that, or made of it, was to be written.
     let (mut read, mut given) = (Output::default(), Output::default());
-    for piece in &params.pieces {
+    let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 1, &budget)?;
+    for piece in &pieces {
         reader.each(context, piece, &mut wanted, |rows| {
             let batch = conformed(&rows.batch, &table.schema).map_err(of_table)?;
             let Some(mapping) = &mut mapping else {
@@ -216,7 +216,6 @@ pub(super) async fn rewritten(
             push_split(&mut pieces, file, split, at as u32);
         }
         let params = ConvertParams {
-            pieces,
             reading: described.reading.clone(),
             skip: part.skip,
             rows: part.rows,
@@ -227,7 +226,8 @@ pub(super) async fn rewritten(
             outside_bytes: outside_bytes(part),
             ..TaskOptions::default()
         };
-        let args = [layout.arg()];
+        let pieces = futures.put_value(&pieces)?;
+        let args = [layout.arg(), pieces.arg()];
         made.push(match &function {
             Some(function) => futures.submit_function(function, &params, &args, options)?,
             None => futures.submit_with(convert_part, &params, &args, options)?,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_files::Access;
+use serde::de::DeserializeOwned;
 
 use super::budget::{TaskBudget, of_table};
 use super::table::Piece;
 use crate::reading::{ReadRows, Reading, TableReader, ToRead, Wanted};
+use crate::sources::Reservation;
 
 /// Reads pieces for a task.
 pub(super) struct PieceReader<'a> {
@@ -65,4 +67,15 @@ impl<'a> PieceReader<'a> {
         context.read_outside(bytes as u64);
         Ok(())
     }
+}
+
+/// The value that a task has as an argument, and the memory that it takes. Lists of files go to tasks like this: what a task is told itself is a message, which has room for some hundreds of them.
+pub(super) fn value_of<T: DeserializeOwned>(
+    context: &TaskContext<'_>,
+    argument: usize,
+    budget: &Arc<TaskBudget>,
+) -> Result<(T, Reservation), TaskError> {
+    let block = context.block(argument);
+    let memory = Reservation::of(&budget.shared(), block.len() as u64).map_err(|denied| budget.of_list(denied))?;
+    Ok((rmp_serde::from_slice(&block).map_err(TaskError::fatal)?, memory))
 }

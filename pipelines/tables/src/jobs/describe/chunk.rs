@@ -6,7 +6,6 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_files::Access;
 use exobus_shuffle::jobs::values::write_value;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::asked::Unified;
@@ -16,8 +15,9 @@ use super::splits::splits;
 use crate::block::Layout;
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::described::DescribedFile;
+use crate::jobs::pieces::value_of;
 use crate::reading::{FileStatistics, ReadOptions};
-use crate::sources::{InputFormat, Reservation, Source};
+use crate::sources::{InputFormat, Source};
 
 /// What `describe_chunk` is told. Its only argument is the list of its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub(super) struct LeaveOutParams {
 pub(super) fn leave_out(context: &mut TaskContext<'_>, params: LeaveOutParams) -> Result<(), TaskError> {
     let budget = TaskBudget::new(context);
     let mut list = list_of(context, &budget)?;
-    let unified: Unified = value_of(context, 1, &budget)?;
+    let (unified, _memory): (Unified, _) = value_of(context, 1, &budget)?;
     let (reading, opener) = (&params.reading, params.reading.opener());
     let (Some(filter), Some(table)) = (&reading.filter, &unified.table) else {
         return Err(TaskError::fatal("splits are left out where there is a condition"));
@@ -118,16 +118,5 @@ fn check_path(context: &TaskContext<'_>, file: &DescribedFile) -> Result<(), Tas
 
 /// The files that a task has as its first argument.
 fn list_of(context: &TaskContext<'_>, budget: &Arc<TaskBudget>) -> Result<FileList, TaskError> {
-    FileList::of(value_of(context, 0, budget)?, &budget.shared()).map_err(|denied| budget.of_list(denied))
-}
-
-/// The value that a task has as an argument.
-fn value_of<T: DeserializeOwned>(
-    context: &TaskContext<'_>,
-    argument: usize,
-    budget: &Arc<TaskBudget>,
-) -> Result<T, TaskError> {
-    let block = context.block(argument);
-    let _decoded = Reservation::of(&budget.shared(), block.len() as u64).map_err(|denied| budget.of_list(denied))?;
-    rmp_serde::from_slice(&block).map_err(TaskError::fatal)
+    FileList::of(value_of(context, 0, budget)?.0, &budget.shared()).map_err(|denied| budget.of_list(denied))
 }

@@ -15,7 +15,7 @@ use super::cuts;
 use super::ordered::Ordered;
 use crate::block::{Gather, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
-use crate::jobs::pieces::PieceReader;
+use crate::jobs::pieces::{PieceReader, value_of};
 use crate::jobs::table::{Piece, Table, write_rows};
 use crate::reading::{Reading, Wanted};
 use crate::sources::Reservation;
@@ -25,10 +25,9 @@ pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
 /// What a row takes while it is mapped, besides its values and what puts it in order: its place, its hash, and which partition it is of.
 const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>() + size_of::<u32>()) as u64;
 
-/// What `map` is told. Its arguments are the layout and the cuts.
+/// What `map` is told. Its arguments are the layout, the cuts and the pieces that it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
-    pub(super) pieces: Vec<Piece>,
     pub(super) reading: Reading,
     pub(super) arrangement: Arrangement,
 }
@@ -52,7 +51,8 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget.shared()), Vec::new(), Vec::new());
     let (mut read, mut memory) = (Output::default(), Reservation::none(&budget.shared()));
     let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
-    for piece in &params.pieces {
+    let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
+    for piece in &pieces {
         reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
             // Their places and hashes.
             let more = memory.bytes() + PLACED_BYTES * rows.batch.num_rows() as u64;

@@ -50,12 +50,14 @@ impl Job for Rewriting {
     }
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
-        let pieces = self.maps[index].clone();
+        let pieces = &self.maps[index];
         let splits = pieces.iter().flat_map(|piece| &piece.file.splits);
         let outside_bytes = LOOK_BYTES + splits.map(|split| split.outside_bytes()).sum::<u64>();
-        let params = MapParams { pieces, reading: self.reading.clone(), arrangement: self.arrangement.clone() };
+        let params = MapParams { reading: self.reading.clone(), arrangement: self.arrangement.clone() };
         let options = self.options(place, outside_bytes);
-        let outputs = futures.submit_many(map, &params, &[self.layout.arg(), self.cuts.arg()], 2, options)?;
+        let pieces = futures.put_value(pieces)?;
+        let args = [self.layout.arg(), self.cuts.arg(), pieces.arg()];
+        let outputs = futures.submit_many(map, &params, &args, 2, options)?;
         let [parts, mapped] =
             <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("a map has two outputs"))?;
         self.mapped.borrow_mut().push(mapped);
