@@ -2,6 +2,8 @@
 
 use arrow_schema::{ArrowError, DataType};
 
+use crate::expression::col;
+
 /// Why something about a table could not be done. Nothing here is healed by a retry but what the store says itself.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
@@ -152,6 +154,16 @@ pub enum TableError {
         /// Which row of it, from 0.
         row: u32,
     },
+    /// A null on its way to records, which have none.
+    #[error(
+        "row {row} has a null in column {column}, and records have none: leave such rows out, or write another format"
+    )]
+    NullInRecords {
+        /// Its name.
+        column: String,
+        /// Which row of the batch, from 0.
+        row: usize,
+    },
     /// A batch has another number of columns than was said.
     #[error("{found} columns, not {expected}")]
     ColumnsDiffer {
@@ -291,13 +303,20 @@ impl TableError {
             }
             Self::NullInColumn { column, batch, row } => {
                 let what = format!(
-                    "column {column} has a null, and its field says that there is none (those of records never have one): make the field nullable where the file is written"
+                    "column {column} has a null, and its field says that there is none: make the field nullable where the file is written"
                 );
                 Some((*batch as usize, *row as usize, what))
             }
+            Self::NullInRecords { column, row } => {
+                let what = format!(
+                    "column {column} has a null, and records have none: leave such rows out, as --where '{}' does, or write another --format",
+                    col(column).is_not_null()
+                );
+                Some((0, *row, what))
+            }
             Self::RowTooLarge { batch, row, bytes, bytes_max } => {
                 let what = format!(
-                    "the row takes {}; a row may take {bytes_max} bytes here: give more memory, or make its values smaller",
+                    "the row takes {}; a row may take {bytes_max} bytes: make its values smaller, or leave it out, as --where does",
                     bytes_of(*bytes)
                 );
                 Some((*batch as usize, *row as usize, what))
@@ -311,6 +330,13 @@ impl TableError {
         match self {
             Self::NotOfType { column, row, value, data_type } => {
                 Self::NotOfType { column, row: row_of(row), value, data_type }
+            }
+            Self::NullInRecords { column, row } => Self::NullInRecords { column, row: row_of(row) },
+            Self::NullInColumn { column, batch, row } => {
+                Self::NullInColumn { column, batch, row: row_of(row as usize) as u32 }
+            }
+            Self::RowTooLarge { batch, row, bytes, bytes_max } => {
+                Self::RowTooLarge { batch, row: row_of(row as usize) as u32, bytes, bytes_max }
             }
             other => other,
         }

@@ -70,5 +70,11 @@ pub fn write_part_with_more(
         larger = given;
         written = write_part(writer, gather, picks, row_hash, limits, &mut larger);
     }
-    written
+    written.map_err(|error| match error {
+        // However large the scratch is.
+        TableError::RowTooLarge { batch, row, bytes, .. } if bytes > limits.row_bytes_max => {
+            TableError::RowTooLarge { batch, row, bytes, bytes_max: limits.row_bytes_max }
+        }
+        error => error,
+    })
 }

@@ -31,11 +31,11 @@ use super::pieces::{PieceReader, value_of};
 use super::rewrite::{Rewrite, Rewritten, refuse_beyond};
 use super::table::{Piece, Table, push_split};
 use super::{TableJob, WriteOptions};
-use crate::RowHasher;
 use crate::block::Layout;
 use crate::reading::{Reading, Wanted};
 use crate::semantics::{conformed, stored_schema};
 use crate::sources::{Reservation, value_bytes};
+use crate::{RowHasher, TableError};
 
 /// What the conversion of a table is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,17 +127,20 @@ pub(super) fn write_file(
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 1, &budget)?;
     for piece in &pieces {
         reader.each(context, piece, &mut wanted, |rows| {
-            let batch = conformed(&rows.batch, &table.schema).map_err(of_table)?;
+            let refused = |error| reader.refused(piece, &rows, error);
+            let batch = conformed(&rows.batch, &table.schema).map_err(refused)?;
             let Some(mapping) = &mut mapping else {
-                given.add(file.write_all(&layout, &batch)?);
+                given.add(file.write_all(&layout, &batch, refused)?);
                 return Ok(());
             };
-            let row_hash = table.hasher.sum(&batch).map_err(of_table)?;
+            let row_hash = table.hasher.sum(&batch).map_err(refused)?;
             read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
-            let batch = conformed(&mapping.apply(batch)?, &schema).map_err(of_table)?;
+            let refused = |what| reader.refused_batch(piece, &rows, what);
+            let given_batch = mapping.apply(batch, refused)?;
+            let batch = conformed(&given_batch, &schema).map_err(|error| refused_row(error, refused))?;
             let bytes = value_bytes(&batch, 0..batch.num_rows());
             let _made = Reservation::of(&budget.shared(), bytes).map_err(|denied| budget.of_given(denied))?;
-            given.add(file.write_all(&layout, &batch)?);
+            given.add(file.write_all(&layout, &batch, |error| refused_row(error, refused))?);
             Ok(())
         })?;
     }
@@ -155,6 +158,16 @@ pub(super) fn write_file(
         None => Converted { token, row_hash, read: given, layout: ByteBuf::new() },
         Some(_) => Converted { token, row_hash, read, layout: ByteBuf::from(layout.encode()) },
     })
+}
+
+/// How the task fails over a row that a function gave.
+fn refused_row(error: TableError, refused: impl FnOnce(String) -> TaskError) -> TaskError {
+    match error.of_row() {
+        Some((_, row, what)) => {
+            refused(format!("of what the function gave for the rows from there on, row {row}: {what}"))
+        }
+        None => of_table(error),
+    }
 }
 
 /// Writes a table once more.

@@ -41,13 +41,17 @@ impl<'a> Mapping<'a> {
     /// What it makes of a batch, with the columns in the order of the schema.
     ///
     /// # Errors
-    /// Those of the function; it gives other columns or types than for a batch without rows.
-    pub(super) fn apply(&mut self, batch: RecordBatch) -> Result<RecordBatch, TaskError> {
+    /// Those of the function; it gives other columns or types than for a batch without rows, as `refused` tells it.
+    pub(super) fn apply(
+        &mut self,
+        batch: RecordBatch,
+        refused: impl FnOnce(String) -> TaskError,
+    ) -> Result<RecordBatch, TaskError> {
         let rows = batch.num_rows();
         let given = (self.function)(batch)?;
         let differs = |what: String| {
-            TaskError::request(format!(
-                "{what}: a function gives the same columns and types for {rows} rows as for none"
+            refused(format!(
+                "{what}: a function gives the same columns and types for the {rows} rows from there on as for none"
             ))
         };
         let (expected, found) = (self.schema.fields(), given.schema_ref().fields());

@@ -13,7 +13,6 @@ use exobus_shuffle::records::RECORD_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
-use crate::RowHasher;
 use crate::block::{Gather, Layout, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
@@ -22,6 +21,7 @@ use crate::sinks::{
     batch_memory, packing_bytes, row_group_memory,
 };
 use crate::sources::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema, records};
+use crate::{RowHasher, TableError};
 
 /// How much is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,9 +151,14 @@ impl<'a> PartWriter<'a> {
         Ok(Self { sink, failure, schema, hasher, budget: budget.clone(), row_hash, stored_hash, verify })
     }
 
-    /// Writes rows, without their encodings, as sinks take them; they are hashed as they are written.
-    pub(super) fn write(&mut self, gather: &Gather, picks: &[Pick]) -> Result<(), TaskError> {
-        for message in gather.messages(picks, &Limits::default()).map_err(of_table)? {
+    /// Writes rows, without their encodings, as sinks take them; they are hashed as they are written. `refused`: how the task fails over a row.
+    pub(super) fn write(
+        &mut self,
+        gather: &Gather,
+        picks: &[Pick],
+        refused: impl FnOnce(TableError) -> TaskError,
+    ) -> Result<(), TaskError> {
+        for message in gather.messages(picks, &Limits::default()).map_err(refused)? {
             let batch = message.batch().map_err(of_table)?;
             let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
             self.row_hash += row_hash;
@@ -167,16 +172,21 @@ impl<'a> PartWriter<'a> {
         Ok(())
     }
 
-    /// Writes all rows of a batch of this layout, some at a time: how many they are, and their hash as they were given.
-    pub(super) fn write_all(&mut self, layout: &Arc<Layout>, batch: &RecordBatch) -> Result<Output, TaskError> {
+    /// Writes all rows of a batch of this layout, some at a time: how many they are, and their hash as they were given. `refused`: how the task fails over the batch.
+    pub(super) fn write_all(
+        &mut self,
+        layout: &Arc<Layout>,
+        batch: &RecordBatch,
+        refused: impl Fn(TableError) -> TaskError,
+    ) -> Result<Output, TaskError> {
         let (rows, mut given) = (batch.num_rows(), Output::default());
         for from in (0..rows).step_by(BATCH_ROWS_MAX) {
             let batch = batch.slice(from, BATCH_ROWS_MAX.min(rows - from));
-            let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
+            let row_hash = self.hasher.sum(&batch).map_err(&refused)?;
             given.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
             let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
             let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
-            self.write(&gather, &picks)?;
+            self.write(&gather, &picks, |error| refused(error.with_row(|row| from + row)))?;
         }
         Ok(given)
     }
@@ -227,7 +237,8 @@ fn read_back(
         if is_over() {
             return Ok(None);
         }
-        let batch = conformed(&rows?.batch, schema).map_err(failed)?;
+        let rows = rows?;
+        let batch = conformed(&rows.batch, schema).map_err(|error| file.row_error(&rows, error))?;
         let row_hash = hasher.sum(&batch).map_err(failed)?;
         read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
     }

@@ -9,8 +9,9 @@ use serde::de::DeserializeOwned;
 
 use super::budget::{TaskBudget, of_table};
 use super::table::Piece;
-use crate::reading::{ReadRows, Reading, TableReader, ToRead, Wanted};
-use crate::sources::Reservation;
+use crate::TableError;
+use crate::reading::{ReadRows, Reading, TableFile, TableReader, ToRead, Wanted};
+use crate::sources::{MemoryDenied, Place, Reservation, SourceError};
 
 /// Reads pieces for a task.
 pub(super) struct PieceReader<'a> {
@@ -49,7 +50,7 @@ impl<'a> PieceReader<'a> {
     ) -> Result<(), TaskError> {
         context.check_path(&piece.file.path)?;
         let failed = |error| self.budget.of_source(error);
-        let file = piece.file.open(&self.reader, self.reading, self.access).map_err(failed)?;
+        let file = self.open(piece).map_err(failed)?;
         let before = wanted.rows;
         let splits = piece.splits().map(|(split, _, described)| -> ToRead { (split, described.state) });
         for rows in file.rows(splits, wanted) {
@@ -66,6 +67,44 @@ impl<'a> PieceReader<'a> {
         let bytes = if file.passes_over() { bytes * read / rows.max(1) } else { bytes };
         context.read_outside(bytes as u64);
         Ok(())
+    }
+
+    fn open(&self, piece: &Piece) -> Result<TableFile, SourceError> {
+        piece.file.open(&self.reader, self.reading, self.access)
+    }
+
+    /// How a task fails over rows of a piece: with their file, which is opened once more, and the place of the row that the error is about.
+    pub(super) fn refused(&self, piece: &Piece, rows: &ReadRows, error: TableError) -> TaskError {
+        self.budget.of_source(self.open(piece).map_or_else(|error| error, |file| file.row_error(rows, error)))
+    }
+
+    /// How a task fails that has no room for one of these rows.
+    pub(super) fn denied(&self, piece: &Piece, (rows, row): (&ReadRows, usize), denied: MemoryDenied) -> TaskError {
+        let error =
+            self.at(piece, (rows, row), |file, place| SourceError::Memory { file, place, what: "the row", denied });
+        self.budget.of_source(error)
+    }
+
+    /// How a task fails over what became of these rows: with the place of the first of them.
+    pub(super) fn refused_batch(&self, piece: &Piece, rows: &ReadRows, what: String) -> TaskError {
+        let error = self.at(piece, (rows, 0), |file, place| SourceError::Row { file, place, what });
+        match error {
+            SourceError::Row { .. } => TaskError::request(error),
+            error => self.budget.of_source(error),
+        }
+    }
+
+    fn at(
+        &self,
+        piece: &Piece,
+        (rows, row): (&ReadRows, usize),
+        error: impl FnOnce(Arc<str>, Place) -> SourceError,
+    ) -> SourceError {
+        let place = || {
+            let file = self.open(piece)?;
+            Ok((file.source().file().name().clone(), file.place_of(rows, row)?))
+        };
+        place().map_or_else(|error| error, |(file, place)| error(file, place))
     }
 }
 

@@ -14,7 +14,7 @@ use super::budget::{TaskBudget, of_table};
 use super::described::{DescribedFile, DescribedSplit};
 use crate::block::{Gather, Layout, Limits, Pick, write_part_with_more};
 use crate::semantics::conformed;
-use crate::sources::Reservation;
+use crate::sources::{MemoryDenied, Reservation};
 use crate::{RowHasher, TableError};
 
 /// The column of places, which rows have on their way: no table may have one of this name.
@@ -56,13 +56,13 @@ impl Table {
     }
 
     /// A batch of the table with the places of its rows, the first of which has this one.
-    pub(super) fn placed(&self, batch: &RecordBatch, first: u64) -> Result<RecordBatch, TaskError> {
-        let batch = conformed(batch, &self.schema).map_err(of_table)?;
+    pub(super) fn placed(&self, batch: &RecordBatch, first: u64) -> Result<RecordBatch, TableError> {
+        let batch = conformed(batch, &self.schema)?;
         let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
         let mut fields = batch.schema_ref().fields().to_vec();
         columns.push(Arc::new(UInt64Array::from_iter_values(first..first + batch.num_rows() as u64)));
         fields.extend(self.layout.schema().fields().last().cloned());
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(TaskError::fatal)
+        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
     }
 }
 
@@ -126,13 +126,15 @@ pub(super) fn push_split(pieces: &mut Vec<Piece>, file: &DescribedFile, split: u
     }
 }
 
-/// Writes these rows as the next part of an object; a row that is larger than the scratch is written with memory that is asked for.
+/// Writes these rows as the next part of an object; a row that is larger than the scratch is written with memory that is asked for. `refused`: how the task fails over a
+/// row, for which memory was denied or is not asked for.
 pub(super) fn write_rows(
     writer: &mut ObjectWriter,
     gather: &Gather,
     (picks, row_hash): (&[Pick], RowHash),
     scratch: &mut [u8],
     budget: &Arc<TaskBudget>,
+    refused: impl FnOnce(TableError, Option<MemoryDenied>) -> TaskError,
 ) -> Result<(), TaskError> {
     let (mut larger, mut denied) = (Reservation::none(&budget.shared()), None);
     let more = |bytes: u64| match larger.resize(bytes) {
@@ -143,8 +145,8 @@ pub(super) fn write_rows(
         }
     };
     let written = write_part_with_more(writer, gather, (picks, row_hash), &Limits::default(), scratch, more);
-    match (written, denied) {
-        (Err(TableError::RowTooLarge { .. }), Some(denied)) => Err(budget.of_rows(denied)),
-        (written, _) => written.map_err(of_table),
-    }
+    written.map_err(|error| {
+        let denied = denied.filter(|_| matches!(error, TableError::RowTooLarge { .. }));
+        refused(error, denied)
+    })
 }

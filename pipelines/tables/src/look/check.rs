@@ -78,7 +78,7 @@ impl Look {
                 let hashes = ELEMENT_HASHES_BYTES + HASH_BYTES * rows.batch.num_rows() as u64;
                 let mut memory =
                     Reservation::of(&self.budget, hashes).map_err(|denied| self.denied(source, denied, "hashes"))?;
-                let batch = conformed(&rows.batch, &columns).map_err(here)?;
+                let batch = conformed(&rows.batch, &columns).map_err(|error| opened.file.row_error(&rows, error))?;
                 checked.row_hash += hasher.sum(&batch).map_err(here)?;
                 if let Some(encoder) = &encoder {
                     let measured = encoder.measure(&batch).map_err(here)?;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use exobus_files::{FileStatus, Location};
 
 use super::{Look, Opened};
+use crate::TableError;
 use crate::reading::{ALL_ROWS, ReadRows, Reading, TableReader};
 use crate::semantics::conformed;
 use crate::sources::SourceError;
@@ -30,7 +32,7 @@ impl Look {
     /// What is wrong with these files, or with the columns and the condition that are said.
     pub fn first_rows(&self, count: usize) -> Result<FirstRows, SourceError> {
         let (mut unified, mut read, mut left, mut files_read) = (None, Vec::new(), count, 0);
-        let (mut schema, mut is_all) = (None, true);
+        let (mut schema, mut is_all, mut listed_of) = (None, true, Vec::new());
         self.check_formats()?;
         for listed in &self.files {
             if left == 0 && schema.is_some() {
@@ -47,14 +49,27 @@ impl Look {
             let columns = Arc::new(columns);
             let reader = TableReader::new(&reading, &columns, &self.budget).map_err(|error| self.failed(error))?;
             let opened = self.open(listed, &reading, &table, &reader)?;
+            let before = read.len();
             is_all &= self.add_rows(&opened, &mut left, &mut read)?;
+            listed_of.resize(listed_of.len() + read.len() - before, listed);
             opened.file.source().file().check()?;
             schema = Some(columns);
         }
         let Some(schema) = schema else { return self.schema().map(FirstRows::none) };
-        let of_table = |rows: &ReadRows| conformed(&rows.batch, &schema).map_err(|error| self.failed(error));
-        let batches = read.iter().map(of_table).collect::<Result<Vec<_>, _>>()?;
+        let of_table = |(rows, listed): (&ReadRows, &_)| {
+            conformed(&rows.batch, &schema).map_err(|error| self.row_error(listed, rows, error))
+        };
+        let batches = read.iter().zip(listed_of).map(of_table).collect::<Result<Vec<_>, _>>()?;
         Ok(FirstRows { schema, batches, files_read, is_all, _memory: read })
+    }
+
+    /// What is wrong with rows of a file, which is opened once more.
+    fn row_error(&self, listed: &(Location, FileStatus), rows: &ReadRows, error: TableError) -> SourceError {
+        let opened = || {
+            let (input, format) = self.input(listed)?;
+            self.typed(std::slice::from_ref(listed))?.open(input, format, &self.last, &self.budget)
+        };
+        opened().map_or_else(|error| error, |source| rows.error_in(&source, error, &self.budget))
     }
 
     /// Adds rows of a file until there are enough; whether there are no more in it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
@@ -111,7 +112,7 @@ impl TableFile {
         // Of a split that is read to its end it is seen that it has no more rows than it says.
         let is_to_the_end = self.rows_of[split].is_some_and(|rows| within.end >= rows);
         let within = within.start..if is_to_the_end { u64::MAX } else { within.end };
-        Ok(TableRows { file: self, rows: Some(rows), at, within })
+        Ok(TableRows { file: self, state, rows: Some(rows), at, within })
     }
 
     /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those within the numbers, and of those of pages that may meet the condition;
@@ -132,6 +133,7 @@ pub(crate) type ToRead = (usize, Option<TextState>);
 /// Rows of a split.
 pub(crate) struct TableRows<'a> {
     file: &'a TableFile,
+    state: Option<TextState>,
     rows: Option<SourceRows>,
     /// Of the rows that are to be read, the number of the next one; and those that are wanted.
     at: u64,
@@ -144,18 +146,46 @@ pub(crate) struct ReadRows {
     /// Which split of the file they are in, and the number of the first one among its rows that are to be read, from 0.
     pub(crate) split: usize,
     pub(crate) first_row: u64,
+    place: InSplit,
     /// What the rows point to, and the memory that they have.
     _source: Option<SourceBatch>,
     _memory: Option<Reservation>,
 }
 
+/// Where rows are in their split, as errors name it.
+struct InSplit {
+    /// How the split begins, where it is text.
+    state: Option<TextState>,
+    /// The row of the split that was decoded first, and which ones of those from there on met the condition: all, where nothing is said.
+    first: u64,
+    kept: Option<BooleanBuffer>,
+    /// How many of these are before the first of the rows.
+    passed: usize,
+}
+
+impl InSplit {
+    /// Which row of the split one of the rows is.
+    fn row(&self, row: usize) -> u64 {
+        let nth = self.passed + row;
+        let decoded = self.kept.as_ref().map_or(Some(nth), |kept| kept.set_indices().nth(nth));
+        self.first + decoded.expect("a row that was read") as u64
+    }
+}
+
 impl ReadRows {
-    fn whole(batch: RecordBatch, source: SourceBatch) -> Self {
-        Self { batch, split: source.split, first_row: 0, _source: Some(source), _memory: None }
+    fn whole(batch: RecordBatch, source: SourceBatch, state: Option<TextState>) -> Self {
+        let place = InSplit { state, first: source.first_row, kept: None, passed: 0 };
+        Self { batch, split: source.split, first_row: 0, place, _source: Some(source), _memory: None }
+    }
+
+    /// What is wrong with them in their file, with the place of the one that it is about.
+    pub(crate) fn error_in(&self, file: &Source, error: TableError, budget: &Arc<dyn MemoryBudget>) -> SourceError {
+        file.row_error(error, (self.split, self.place.state), |row| self.place.row(row), budget)
     }
 
     fn none(schema: SchemaRef, split: usize) -> Self {
-        Self { batch: RecordBatch::new_empty(schema), split, first_row: 0, _source: None, _memory: None }
+        let place = InSplit { state: None, first: 0, kept: None, passed: 0 };
+        Self { batch: RecordBatch::new_empty(schema), split, first_row: 0, place, _source: None, _memory: None }
     }
 
     /// The first of them, as many at most, and whether there are more.
@@ -173,7 +203,7 @@ impl Iterator for TableRows<'_> {
         if self.at >= self.within.end {
             return None;
         }
-        match self.rows.as_mut()?.next()?.and_then(|batch| self.file.kept(batch)) {
+        match self.rows.as_mut()?.next()?.and_then(|batch| self.file.kept(batch, self.state)) {
             Ok(rows) => Some(Ok(self.wanted(rows))),
             Err(error) => {
                 self.rows = None;
@@ -191,8 +221,9 @@ impl TableRows<'_> {
         let (from, to) = (self.within.start.max(first), self.within.end.min(end));
         match from < to {
             true => {
-                let batch = rows.batch.slice((from - first) as usize, (to - from) as usize);
-                ReadRows { batch, first_row: from, ..rows }
+                let passed = (from - first) as usize;
+                let batch = rows.batch.slice(passed, (to - from) as usize);
+                ReadRows { batch, first_row: from, place: InSplit { passed, ..rows.place }, ..rows }
             }
             false => ReadRows { first_row: first, ..ReadRows::none(rows.batch.schema(), rows.split) },
         }
@@ -200,21 +231,42 @@ impl TableRows<'_> {
 }
 
 impl TableFile {
-    /// What is to be read of a batch.
-    fn kept(&self, source: SourceBatch) -> Result<ReadRows, SourceError> {
-        let failed = |error| SourceError::Table { file: self.source.file().name().clone(), error };
+    /// Where one of these rows is in the file.
+    ///
+    /// # Errors
+    /// Those of a look at the lines of text.
+    pub(crate) fn place_of(&self, rows: &ReadRows, row: usize) -> Result<Place, SourceError> {
+        self.source.place_of((rows.split, rows.place.state), rows.place.row(row), &self.budget)
+    }
+
+    /// What is wrong with these rows, which are of the file, with the place of the one that it is about.
+    pub(crate) fn row_error(&self, rows: &ReadRows, error: TableError) -> SourceError {
+        rows.error_in(&self.source, error, &self.budget)
+    }
+
+    /// What is to be read of a batch, whose split begins so where it is text.
+    fn kept(&self, source: SourceBatch, state: Option<TextState>) -> Result<ReadRows, SourceError> {
+        let failed = |error| {
+            let row_of = |row| source.first_row + row as u64;
+            self.source.row_error(error, (source.split, state), row_of, &self.budget)
+        };
         let given = source.batch.project(&self.given).map_err(|error| failed(error.into()))?;
-        let Some(condition) = &self.condition else { return Ok(ReadRows::whole(given, source)) };
+        let Some(condition) = &self.condition else { return Ok(ReadRows::whole(given, source, state)) };
         let kept = condition.kept(&source.batch, &self.of_condition).map_err(failed)?;
         match kept.true_count() {
             0 => Ok(ReadRows::none(given.schema(), source.split)),
-            all if all == source.batch.num_rows() => Ok(ReadRows::whole(given, source)),
-            _ => self.filtered(source, given, &kept),
+            all if all == source.batch.num_rows() => Ok(ReadRows::whole(given, source, state)),
+            _ => self.filtered((source, state), given, &kept),
         }
     }
 
     /// Those rows of a batch, of these columns.
-    fn filtered(&self, source: SourceBatch, given: RecordBatch, kept: &BooleanArray) -> Result<ReadRows, SourceError> {
+    fn filtered(
+        &self,
+        (source, state): (SourceBatch, Option<TextState>),
+        given: RecordBatch,
+        kept: &BooleanArray,
+    ) -> Result<ReadRows, SourceError> {
         let file = || self.source.file().name().clone();
         let (rows, count) = (given.num_rows(), kept.true_count());
         let denied = |denied| {
@@ -229,12 +281,13 @@ impl TableFile {
         // Texts of few rows are copied, so that not all of their pages stay in memory for them.
         let is_copied = 2 * count < rows && given.columns().iter().all(|column| is_compacted(column.data_type()));
         let few = if is_copied { compacted(&few).map_err(failed)? } else { few };
-        memory.resize(of_rows(&few)).map_err(denied)?;
+        memory.resize(of_rows(&few) + kept.values().inner().len() as u64).map_err(denied)?;
         // Before the memory that it has is given back.
         drop(given);
-        let split = source.split;
+        let (split, first) = (source.split, source.first_row);
+        let place = InSplit { state, first, kept: Some(kept.values().clone()), passed: 0 };
         let _source = (!is_copied).then_some(source);
-        Ok(ReadRows { batch: few, split, first_row: 0, _source, _memory: Some(memory) })
+        Ok(ReadRows { batch: few, split, first_row: 0, place, _source, _memory: Some(memory) })
     }
 }
 

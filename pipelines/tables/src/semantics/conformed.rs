@@ -26,8 +26,31 @@ use crate::raw::WholeNumbers;
 ///
 /// # Errors
 /// [`TableError::NoColumn`]: one is missing that has no nulls. [`TableError::TypeDiffers`] and others of [`check_type`]: values that are of no kind with the type.
-/// [`TableError::NotOfType`]: a value that the type does not hold exactly.
+/// [`TableError::NotOfType`]: a value that the type does not hold exactly. [`TableError::NullInRecords`], [`TableError::NullInColumn`]: a null in a column that has none
+/// by the schema, and by the field of the batch, too.
 pub fn conformed(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, TableError> {
+    let batch = retyped_batch(batch, schema)?;
+    check_nulls(schema, &batch)?;
+    Ok(batch)
+}
+
+/// Refuses nulls in columns of the batch of which the schema says that they have none, not those inside of others.
+pub(crate) fn check_nulls(schema: &Schema, batch: &RecordBatch) -> Result<(), TableError> {
+    let columns = schema.fields().iter().zip(batch.columns()).zip(batch.schema_ref().fields());
+    for ((field, array), of_batch) in columns.filter(|((field, _), _)| !field.is_nullable()) {
+        let nulls = array.is_nullable().then(|| array.logical_nulls()).flatten();
+        if let Some(row) = nulls.and_then(|nulls| (0..nulls.len()).find(|row| nulls.is_null(*row))) {
+            let column = field.name().clone();
+            return Err(match of_batch.is_nullable() {
+                true => TableError::NullInRecords { column, row },
+                false => TableError::NullInColumn { column, batch: 0, row: row as u32 },
+            });
+        }
+    }
+    Ok(())
+}
+
+fn retyped_batch(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, TableError> {
     if check_schema(schema, batch.schema_ref()).is_ok() {
         return Ok(batch.clone());
     }

@@ -20,6 +20,7 @@ mod types;
 mod unified;
 
 pub(crate) use cells::float_order;
+pub(crate) use conformed::check_nulls;
 pub use conformed::conformed;
 pub(crate) use keys::find_column;
 pub use keys::{KEY_VERSION, KeyColumn, KeyEncoder, KeyRows, MeasuredKeys, NoKeyColumn, Nulls, key_hash};

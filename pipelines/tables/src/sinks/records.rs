@@ -2,13 +2,12 @@
 
 use std::io::Write;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 
 use super::{SinkError, check_rows};
-use crate::TableError;
-use crate::semantics::{FileTypes, stored_schema};
+use crate::semantics::{FileTypes, check_nulls, stored_schema};
 use crate::sources::records::{KEY_BYTES, VALUE_BYTES};
 
 /// Records that are handed on at a time.
@@ -26,11 +25,11 @@ impl<W: Write> RecordsSink<W> {
     /// Writes rows of a schema to `write`.
     ///
     /// # Errors
-    /// [`TableError::NotRecords`]: the columns are others.
+    /// [`NotRecords`](crate::TableError::NotRecords): the columns are others.
     pub fn new(write: W, schema: &SchemaRef) -> Result<Self, SinkError> {
-        stored_schema(FileTypes::Records, schema)?;
+        let schema = stored_schema(FileTypes::Records, schema)?;
         let bytes = Vec::with_capacity(HANDED_RECORDS * (KEY_BYTES + VALUE_BYTES));
-        Ok(Self { write, schema: schema.clone(), bytes, rows: 0 })
+        Ok(Self { write, schema, bytes, rows: 0 })
     }
 
     /// Writes rows.
@@ -39,11 +38,7 @@ impl<W: Write> RecordsSink<W> {
     /// Rows of another schema; a null; what `write` says; the file cannot be finished then.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
         check_rows(&self.schema, batch)?;
-        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
-            if let Some(row) = (0..column.len()).find(|row| column.is_null(*row)) {
-                return Err(TableError::NullInColumn { column: field.name().clone(), batch: 0, row: row as u32 }.into());
-            }
-        }
+        check_nulls(&self.schema, batch)?;
         let (keys, values) = (batch.column(0).as_fixed_size_binary(), batch.column(1).as_fixed_size_binary());
         for row in 0..batch.num_rows() {
             self.bytes.extend_from_slice(keys.value(row));

@@ -193,6 +193,10 @@ impl SourceError {
 
     /// Whether the file or the request is to blame, rather than memory or the disk.
     pub fn is_of_the_input(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Memory { .. })
+        match self {
+            Self::File(_) | Self::Memory { .. } => false,
+            Self::Table { error, .. } => error.is_of_the_input(),
+            _ => true,
+        }
     }
 }

@@ -251,24 +251,36 @@ impl Source {
         })
     }
 
-    /// What is wrong with a row that was read, with its place in the file: in text its line, for which the split is looked at once more. `first_row`: of the batch that
-    /// the error is about, in its split; `state`: as the split was read.
+    /// Where a row of a split is in the file: in text its line, for which the split is looked at once more. `state`: as the split was read.
+    ///
+    /// # Errors
+    /// Those of that look.
+    pub fn place_of(
+        &self,
+        (split, state): (usize, Option<TextState>),
+        row: u64,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Place, SourceError> {
+        match self.text() {
+            None => Ok(Place::Row(split, row)),
+            Some(text) => text.line_of(split, state.unwrap_or(TextState::Row), row, budget).map(Place::Line),
+        }
+    }
+
+    /// What is wrong with rows that were read of a split, with the place of the one that it is about, where it is about one. `row_of`: which row of the split it is.
     pub fn row_error(
         &self,
         error: TableError,
-        (split, state, first_row): (usize, Option<TextState>, u64),
+        split: (usize, Option<TextState>),
+        row_of: impl FnOnce(usize) -> u64,
         budget: &Arc<dyn MemoryBudget>,
     ) -> SourceError {
         let file = self.file().name().clone();
         let Some((_, row, what)) = error.of_row() else { return SourceError::Table { file, error } };
-        let row = first_row + row as u64;
-        let line = |text: &TextFile| text.line_of(split, state.unwrap_or(TextState::Row), row, budget);
-        let place = match self.text().map(line) {
-            None => Place::Row(split, row),
-            Some(Ok(line)) => Place::Line(line),
-            Some(Err(error)) => return error,
-        };
-        SourceError::Row { file, place, what }
+        match self.place_of(split, row_of(row), budget) {
+            Ok(place) => SourceError::Row { file, place, what },
+            Err(error) => error,
+        }
     }
 }
 
@@ -372,7 +384,8 @@ mod tests {
                 for batch in source.read(split.index, None, Some(&[0]), &budget).unwrap() {
                     let batch = batch.unwrap();
                     if let Err(error) = crate::semantics::conformed(&batch.batch, &narrow) {
-                        return source.row_error(error, (batch.split, None, batch.first_row), &budget).to_string();
+                        let row_of = |row| batch.first_row + row as u64;
+                        return source.row_error(error, (batch.split, None), row_of, &budget).to_string();
                     }
                 }
             }

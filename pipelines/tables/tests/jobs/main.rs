@@ -4,6 +4,7 @@ mod convert;
 mod dedupe;
 mod map_batches;
 mod records;
+mod refused;
 mod shuffle;
 mod sort;
 mod support;

@@ -14,7 +14,7 @@ use super::arrangement::Arrangement;
 use super::cuts;
 use super::ordered::Ordered;
 use crate::block::{Gather, Pick};
-use crate::jobs::budget::{TaskBudget, of_table};
+use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::pieces::{PieceReader, value_of};
 use crate::jobs::table::{Piece, Table, write_rows};
 use crate::reading::{Reading, Wanted};
@@ -57,13 +57,17 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
             // Their places and hashes.
             let more = memory.bytes() + PLACED_BYTES * rows.batch.num_rows() as u64;
             memory.resize(more).map_err(|denied| budget.of_rows(denied))?;
-            let placed = table.placed(&rows.batch, piece.first_place(rows.split) + rows.first_row)?;
+            let refused = |error| reader.refused(piece, &rows, error);
+            let placed = table.placed(&rows.batch, piece.first_place(rows.split) + rows.first_row).map_err(refused)?;
             let mut of_batch = Vec::new();
-            table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
+            table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(refused)?;
             read.add(Output { bytes: 0, rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
             hashes.push(of_batch);
-            ordered.add(placed).map_err(|error| budget.of_order(error))?;
-            sources.push(rows);
+            ordered.add(placed).map_err(|error| match error {
+                Unordered::Table(error) => refused(error),
+                denied => budget.of_order(denied),
+            })?;
+            sources.push((piece, rows));
             Ok(())
         })?;
     }
@@ -76,7 +80,14 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let writer = context.output()?;
     for (partition, sum) in partitions.into_iter().zip(sums) {
         let picks: Vec<Pick> = ordered.picks(partition).collect();
-        write_rows(writer, &gather, (&picks, sum.row_hash), &mut scratch, &budget)?;
+        write_rows(writer, &gather, (&picks, sum.row_hash), &mut scratch, &budget, |error, denied| {
+            let Some((batch, row, _)) = error.of_row() else { return of_table(error) };
+            let (piece, rows) = &sources[batch];
+            match denied {
+                None => reader.refused(piece, rows, error),
+                Some(denied) => reader.denied(piece, (rows, row), denied),
+            }
+        })?;
     }
     write_value(context, 1, &Mapped { read, dropped })
 }

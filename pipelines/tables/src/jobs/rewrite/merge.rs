@@ -65,7 +65,17 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
                 picks.extend(rows);
             }
             let writer: &mut ObjectWriter = context.output_at_sized(piece, bytes)?;
-            write_rows(writer, &gather, (&picks, merged.row_hash), &mut scratch, &budget)?;
+            write_rows(
+                writer,
+                &gather,
+                (&picks, merged.row_hash),
+                &mut scratch,
+                &budget,
+                |error, denied| match denied {
+                    None => refused(error, part),
+                    Some(denied) => budget.of_rows(denied),
+                },
+            )?;
             drop(picked);
             read.add(merged);
         }
@@ -73,6 +83,14 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
     }
     reads::account(context, 1, &sealed(&args), read);
     Ok(())
+}
+
+/// How a task fails over a row whose input file nobody knows any longer.
+fn refused(error: TableError, file: impl std::fmt::Display) -> TaskError {
+    match error.of_row() {
+        Some((.., what)) => TaskError::data(format!("a row of output file {file}: {what}")),
+        None => of_table(error),
+    }
 }
 
 /// What is merged or reduced, by argument.
@@ -129,18 +147,19 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let gather = Gather::new(table.values_layout()?, &values).map_err(of_table)?;
     let of_rows = (&table.schema, &table.hasher);
     let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
+    let in_file = |error| refused(error, &params.file.name);
     let (mut dropped, mut next) = (Output::default(), Vec::new());
     while let Some(merged) = merging.next().map_err(|error| budget.of_order(error))? {
         context.check_cancelled()?;
         next.extend(merged.rows);
         let whole = next.len() / ROWS_AT_ONCE * ROWS_AT_ONCE;
-        next[..whole].chunks(ROWS_AT_ONCE).try_for_each(|rows| file.write(&gather, rows))?;
+        next[..whole].chunks(ROWS_AT_ONCE).try_for_each(|rows| file.write(&gather, rows, in_file))?;
         next.drain(..whole);
         let row_hash = gather.row_hash(&table.hasher, &merged.dropped).map_err(of_table)?;
         dropped.add(Output { bytes: 0, rows: merged.dropped.len() as u64, row_hash });
     }
     if !next.is_empty() {
-        file.write(&gather, &next)?;
+        file.write(&gather, &next, in_file)?;
     }
     let Written { token, row_hash } = file.finish(context, &params.file)?;
     // What was read is what was written and what was left out, each by its own hash: the books of the arguments are compared with that.

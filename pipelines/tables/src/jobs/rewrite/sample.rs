@@ -64,7 +64,8 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
             let (mut place, mut number) = (first_place, 0);
             for rows in file.read((split, described.state), ALL_ROWS).map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
-                let batch = rows.map_err(|error| budget.of_source(error))?.batch;
+                let rows = rows.map_err(|error| budget.of_source(error))?;
+                let batch = &rows.batch;
                 if batch.num_rows() == 0 {
                     continue;
                 }
@@ -74,19 +75,22 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                     place += batch.num_rows() as u64;
                     continue;
                 }
-                let (rows, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
-                let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * rows / keys) as u32));
+                let (count, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
+                let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * count / keys) as u32));
                 let taken = match batch.num_columns() {
                     // All rows of a file without the columns of the key are alike.
                     0 => batch.slice(0, keys),
-                    _ => take_record_batch(&batch, &chosen).map_err(TaskError::fatal)?,
+                    _ => take_record_batch(batch, &chosen).map_err(TaskError::fatal)?,
                 };
-                let taken = conformed(&taken, &schema).map_err(of_table)?;
+                let taken = conformed(&taken, &schema).map_err(|error| {
+                    let error = error.with_row(|at| chosen.value(at) as usize);
+                    budget.of_source(file.row_error(&rows, error))
+                })?;
                 let keys = encoder.encode(&taken).map_err(of_table)?;
                 let place_of =
                     |at: usize| (!params.arrangement.is_distinct()).then(|| place + u64::from(chosen.value(at)));
                 sampled.extend((0..keys.len()).map(|at| ByteBuf::from(cuts::cut(keys.get(at), place_of(at)))));
-                place += rows as u64;
+                place += count as u64;
                 if params.look == SampledBatches::First {
                     break;
                 }
