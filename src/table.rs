@@ -181,7 +181,7 @@ impl<V> Table<V> {
         self
     }
 
-    /// Types of columns of text: `id int64, price decimal(10,2)`. Those of others are inferred.
+    /// Types of columns of text: `id int64, price decimal(10,2)`. Those of others are inferred. Where no file is text, it is refused.
     #[must_use]
     pub fn schema(mut self, columns: impl Into<String>) -> Self {
         self.reading.schema = Some(columns.into());
@@ -227,10 +227,11 @@ impl<V> Table<V> {
         self
     }
 
-    /// Rows of a row group of Parquet, at most, 1 at least; one ends at 64 MiB of values, too. Default: 122 880.
+    /// Rows of a row group of Parquet, at most, 1 at least; one ends at 64 MiB of values, too. Default: 122 880. Files of
+    /// another format have none: it is refused before anything is written.
     #[must_use]
     pub fn row_group_rows(mut self, rows: u64) -> Self {
-        self.writing.group_rows = rows.max(1);
+        self.writing.group_rows = Some(rows.max(1));
         self
     }
 

@@ -20,7 +20,7 @@ pub struct TableReadArgs {
     /// Which rows and columns
     #[command(flatten)]
     pub rows: TableRowsArgs,
-    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred
+    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred, and where no file is text it is refused
     #[arg(long = "schema", value_name = "COLUMNS")]
     pub types: Option<String>,
 }
@@ -74,7 +74,7 @@ pub struct TableWriteArgs {
     /// How files are compressed: none, snappy, lz4, zstd, zstd:LEVEL, gzip or gzip:LEVEL; text by zstd and gzip [default: snappy for Parquet, none for others]
     #[arg(long, value_name = "NAME", help_heading = "Tables")]
     pub compression: Option<Compression>,
-    /// Rows of a row group of Parquet, at most; one ends at 64 MiB of values, too [default: 122880]
+    /// Rows of a row group of Parquet, which alone has some, at most; one ends at 64 MiB of values, too [default: 122880]
     #[arg(long, value_name = "ROWS", help_heading = "Tables",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub row_group_rows: Option<u64>,
@@ -94,7 +94,7 @@ impl TableWriteArgs {
         WriteOptions {
             format: self.format,
             compression: self.compression,
-            group_rows: self.row_group_rows.unwrap_or(default.group_rows),
+            group_rows: self.row_group_rows,
             file_size: size.or(self.file_bytes.map(FileSize::Bytes)).unwrap_or(default.file_size),
             verify: self.verify,
         }
@@ -195,7 +195,7 @@ pub struct ShowArgs {
     /// Which rows and columns
     #[command(flatten)]
     pub read: TableRowsArgs,
-    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred
+    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred, and where no file is text it is refused
     #[arg(long, value_name = "COLUMNS")]
     pub schema_text: Option<String>,
     /// Columns of the terminal that the table may take [default: those of the terminal; all that it needs where there is none]

@@ -86,3 +86,38 @@ fn records_go_through_parquet_and_every_verb() {
     exobus(&["explain", "sort", &scratch.text("back"), "--where", "keyed is null"]).expect(2, &["keyed", "key"]);
     exobus(&["explain", "sort", &scratch.text("parquet")]).expect(2, &["--key COLUMN"]);
 }
+
+/// Options that no file could follow.
+#[test]
+fn row_groups_of_formats_without_any_and_types_where_no_file_is_text_are_refused() {
+    let scratch = Scratch::new();
+    let (input, output) = (generated(&scratch), scratch.text("out"));
+    let refused = |args: &[&str], texts: &[&str]| {
+        let with_output = [args, &["--output", &output]].concat();
+        support::with_own_spill(&scratch, &with_output).expect(2, texts);
+        assert!(!scratch.path("out").exists(), "{args:?}");
+    };
+    let groups = ["--row-group-rows", "500"];
+    let no_groups = ["records has no row groups", "leave --row-group-rows out", "--format parquet"];
+    refused(&[&["sort", &input][..], &groups].concat(), &no_groups);
+    refused(&[&["shuffle", &input, "--seed", "1"][..], &groups].concat(), &no_groups);
+    refused(&[&["dedupe", &input][..], &groups].concat(), &no_groups);
+    refused(&[&["convert", &input, "--format", "arrow"][..], &groups].concat(), &["arrow has no row groups"]);
+    let types = ["--schema", "key text"];
+    let no_text = ["--schema", "no file is text", "in/part-00000 is of records"];
+    for verb in [&["sort", &input][..], &["shuffle", &input, "--seed", "1"], &["dedupe", &input], &["convert", &input]]
+    {
+        refused(&[verb, &types].concat(), &no_text);
+    }
+    exobus(&[&["explain", "sort", &input][..], &groups].concat()).expect(2, &no_groups);
+    exobus(&[&["explain", "sort", &input][..], &types].concat()).expect(2, &no_text);
+    exobus(&[&["validate", &input, "--key", "key"][..], &types].concat()).expect(2, &no_text);
+    exobus(&["show", &input, "--schema-text", "key text"]).expect(2, &no_text);
+    // Where a file of several is text, types of its columns may be said, and are of no other file.
+    fs::write(scratch.path("a.csv"), "id\n1\n").unwrap();
+    fs::write(scratch.path("b.csv"), "id\n2\n").unwrap();
+    let (a, b, arrow) = (scratch.text("a.csv"), scratch.text("b.csv"), scratch.text("arrow"));
+    exobus(&["convert", &a, "--format", "arrow", "--output", &arrow]).expect(0, &[]);
+    exobus(&["show", &arrow, &b, "--schema-text", "id int32", "--rows", "9"]).expect(0, &[]);
+    exobus(&["convert", &arrow, &b, "--schema", "id int32", "--format", "csv", "--output", &output]).expect(0, &[]);
+}

@@ -12,9 +12,10 @@ use serde_bytes::ByteBuf;
 
 use super::budget::TaskBudget;
 use super::describe::{Asked, FileList, write_files, written};
+use super::output::WriteOptions;
 use crate::reading::{ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::KeyColumn;
-use crate::sinks::{Compression, FileForm, OutputFormat};
+use crate::sinks::FileForm;
 use crate::sources::text::TextState;
 use crate::sources::{InputFile, InputFormat, NamedTypes, SourceError, print_schema};
 
@@ -36,9 +37,8 @@ pub(super) struct DescribeParams {
     pub(super) partial: bool,
     /// Columns that the job looks at.
     pub(super) key: Vec<KeyColumn>,
-    /// What files will be written as, and how they are compressed, where that is said.
-    pub(super) format: Option<OutputFormat>,
-    pub(super) compression: Option<Compression>,
+    /// What files will be written as, as far as it is said.
+    pub(super) writing: WriteOptions,
     pub(super) reading: ReadOptions,
     /// How many files are looked at by one task.
     pub(super) chunk_files: usize,
@@ -128,8 +128,7 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
     })?;
     let formats = params.reading.formats(list.files.iter().map(|file| Location::from(&file.path)));
     let first = formats.map_err(|error| budget.of_source(error))?;
-    let format = params.format.or(first.map(OutputFormat::of)).unwrap_or_default();
-    let form = FileForm::new(format, params.compression).map_err(TaskError::request)?;
+    let form = params.writing.form(first)?;
     let types = types_of_text(&list.files, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
     let reading = ReadOptions { schema, ..params.reading };
@@ -154,7 +153,7 @@ fn types_of_text(
     for DescribedFile { path, status, .. } in listed {
         let location = Location::from(path);
         let format = reading.format(&location).map_err(TaskError::request)?;
-        if matches!(format, InputFormat::Csv | InputFormat::Tsv) {
+        if format.is_text() {
             text.push((move || InputFile::listed(&location, *status), format));
         }
     }

@@ -17,10 +17,12 @@ use crate::block::{Gather, Layout, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
 use crate::sinks::{
-    Compression, FileForm, GROUP_ROWS, OutputFormat, SinkError, SinkOptions, SortedColumn, TableSink, as_text,
-    batch_memory, packing_bytes, row_group_memory,
+    Compression, FileForm, OutputFormat, SinkError, SinkOptions, SortedColumn, TableSink, as_text, batch_memory,
+    packing_bytes, row_group_memory,
 };
-use crate::sources::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, InputFile, MemoryBudget, SourceError, print_schema, records};
+use crate::sources::{
+    BATCH_BYTES_MAX, BATCH_ROWS_MAX, InputFile, InputFormat, MemoryBudget, SourceError, print_schema, records,
+};
 use crate::{RowHasher, TableError};
 
 /// How much is in a file.
@@ -52,14 +54,14 @@ impl FileSize {
 }
 
 /// How files are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteOptions {
     /// The format; `None`: that of the first file that is read.
     pub format: Option<OutputFormat>,
     /// How files are compressed; `None`: Parquet with Snappy, others not at all.
     pub compression: Option<Compression>,
-    /// Most rows of a row group of Parquet.
-    pub group_rows: u64,
+    /// Most rows of a row group of Parquet, 1 at least; `None`: 122 880. Other formats have no row groups, and are refused with it.
+    pub group_rows: Option<u64>,
     /// How much is in a file.
     pub file_size: FileSize,
     /// Whether each file is read back when it is written, and its rows are compared with those that it was given.
@@ -67,16 +69,20 @@ pub struct WriteOptions {
     pub verify: bool,
 }
 
-impl Default for WriteOptions {
-    fn default() -> Self {
-        Self { format: None, compression: None, group_rows: GROUP_ROWS, file_size: FileSize::default(), verify: false }
-    }
-}
-
 impl WriteOptions {
+    /// What files are written as, where the first one that is read has this format.
+    ///
+    /// # Errors
+    /// The format cannot be compressed so, or has no row groups.
+    pub(super) fn form(&self, first: Option<InputFormat>) -> Result<FileForm, TaskError> {
+        let format = self.format.or(first.map(OutputFormat::of)).unwrap_or_default();
+        let form = FileForm::new(format, self.compression).map_err(TaskError::request)?;
+        form.with_group_rows(self.group_rows).map_err(TaskError::request)
+    }
+
     /// Memory that a sink of this form takes for a file of these columns with so many bytes of values and rows.
     pub(super) fn sink_bytes(&self, form: FileForm, schema: &ArrowSchema, (file_bytes, rows): (u64, u64)) -> u64 {
-        let (rows, group_rows) = (rows.max(1), self.group_rows.min(rows.max(1)));
+        let (rows, group_rows) = (rows.max(1), form.group_rows().min(rows.max(1)));
         let group_bytes = u128::from(file_bytes) * u128::from(group_rows) / u128::from(rows);
         match form.format() {
             OutputFormat::Parquet => row_group_memory(schema, form.compression(), group_bytes as u64),
@@ -256,7 +262,7 @@ impl FileParams {
             Some(SortedColumn { column, falling: key.descending, nulls_first: key.nulls == Nulls::First })
         };
         let sorted_by = self.sorted_by.iter().map_while(sorted).collect();
-        SinkOptions { form: self.form, sorted_by, group_rows: self.options.group_rows }
+        SinkOptions { form: self.form, sorted_by }
     }
 }
 

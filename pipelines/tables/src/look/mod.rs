@@ -83,7 +83,7 @@ impl Look {
         let mut text = Vec::new();
         for file in files {
             let format = self.format(&file.0)?;
-            if matches!(format, InputFormat::Csv | InputFormat::Tsv) {
+            if format.is_text() {
                 text.push((|| Ok(self.input(file)?.0), format));
             }
         }

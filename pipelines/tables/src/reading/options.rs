@@ -40,15 +40,16 @@ impl ReadOptions {
         self.format.as_ref().map_or_else(|| Ok(InputFormat::of(location)), |name| name.parse())
     }
 
-    /// The format of the first of some files, where there is one. All of them have records, or none has.
+    /// The format of the first of some files, where there is one. All of them have records, or none has; one is text at least, where types of text are said.
     ///
     /// # Errors
-    /// [`SourceError::Names`]: the one that is said is none; some have records, and others not.
+    /// [`SourceError::Names`]: the one that is said is none; some have records, and others not. [`SourceError::Schema`]: no file is text.
     pub fn formats(&self, files: impl Iterator<Item = Location>) -> Result<Option<InputFormat>, SourceError> {
-        let mut first = None;
+        let (mut first, mut has_text) = (None, false);
         for location in files {
             let named = |what| SourceError::Names { file: location.to_string().into(), what };
             let format = self.format(&location).map_err(named)?;
+            has_text |= format.is_text();
             let (other, of_other) = first.get_or_insert_with(|| (location.clone(), format));
             if (format == InputFormat::Records) != (*of_other == InputFormat::Records) {
                 return Err(named(format!(
@@ -57,7 +58,15 @@ impl ReadOptions {
                 )));
             }
         }
-        Ok(first.map(|(_, format)| format))
+        match (&self.schema, first) {
+            (Some(schema), Some((first, format))) if !has_text => {
+                let what = format!(
+                    "types of columns of text are said, and no file is text, as {first} is of {format}: leave --schema out"
+                );
+                Err(SourceError::Schema { at: schema.clone(), what })
+            }
+            (_, first) => Ok(first.map(|(_, format)| format)),
+        }
     }
 
     /// The types that are said.

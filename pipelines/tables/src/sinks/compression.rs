@@ -1,4 +1,4 @@
-//! How files are compressed, as people name it, and which formats can be.
+//! How files are compressed, as people name it, which formats can be, and which have row groups.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use parquet::basic::{Compression as Codec, GzipLevel, ZstdLevel};
 use serde::{Deserialize, Serialize};
 
-use super::OutputFormat;
+use super::{GROUP_ROWS, OutputFormat};
 
 /// How files are compressed: the pages of Parquet one by one, text as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,11 @@ pub struct NotCompressed {
     format: OutputFormat,
     compression: Compression,
 }
+
+/// A format has no row groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} has no row groups, Parquet has: leave --row-group-rows out, or write --format parquet")]
+pub struct NoRowGroups(OutputFormat);
 
 impl FromStr for Compression {
     type Err = UnknownCompression;
@@ -112,11 +117,18 @@ impl OutputFormat {
     }
 }
 
-/// What files are written as, and how they are compressed: always one that the format can have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What files are written as, how they are compressed, and how many rows a row group has: always what the format can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileForm {
     format: OutputFormat,
     compression: Compression,
+    group_rows: u64,
+}
+
+impl Default for FileForm {
+    fn default() -> Self {
+        Self { format: OutputFormat::default(), compression: Compression::default(), group_rows: GROUP_ROWS }
+    }
 }
 
 impl FileForm {
@@ -128,7 +140,7 @@ impl FileForm {
         let unsaid = if format == OutputFormat::Parquet { Compression::Snappy } else { Compression::None };
         let compression = said.unwrap_or(unsaid);
         match format.can_be(compression) {
-            true => Ok(Self { format, compression }),
+            true => Ok(Self { format, compression, group_rows: GROUP_ROWS }),
             false => Err(NotCompressed { format, compression }),
         }
     }
@@ -141,6 +153,22 @@ impl FileForm {
     /// How files are compressed.
     pub fn compression(self) -> Compression {
         self.compression
+    }
+
+    /// With row groups of so many rows at most, 1 at least, where that is said; else they have [`GROUP_ROWS`].
+    ///
+    /// # Errors
+    /// The format has none.
+    pub fn with_group_rows(self, said: Option<u64>) -> Result<Self, NoRowGroups> {
+        match said {
+            Some(_) if self.format != OutputFormat::Parquet => Err(NoRowGroups(self.format)),
+            said => Ok(Self { group_rows: said.unwrap_or(GROUP_ROWS).max(1), ..self }),
+        }
+    }
+
+    /// Most rows of a row group, of Parquet.
+    pub fn group_rows(self) -> u64 {
+        self.group_rows
     }
 
     /// The name of a file, by which it is read as what it is: `part-00000.csv.gz`.
@@ -201,6 +229,18 @@ mod tests {
         ] {
             let error = FileForm::new(format, Some(said)).unwrap_err().to_string();
             assert!(error.contains(can), "{error}");
+        }
+    }
+
+    #[test]
+    fn row_groups_are_of_parquet_alone() {
+        for (_, format) in OutputFormat::NAMES {
+            let form = FileForm::new(format, None).unwrap();
+            assert_eq!(form.with_group_rows(None), Ok(form));
+            match form.with_group_rows(Some(7)) {
+                Ok(form) => assert_eq!((format, form.group_rows()), (OutputFormat::Parquet, 7)),
+                Err(error) => assert!(error.to_string().starts_with(&format!("{format} has no row groups")), "{error}"),
+            }
         }
     }
 

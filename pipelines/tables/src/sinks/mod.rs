@@ -23,7 +23,7 @@ mod text;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 
-pub use self::compression::{Compression, FileForm, NotCompressed, TEXT_ZSTD_MAX, UnknownCompression};
+pub use self::compression::{Compression, FileForm, NoRowGroups, NotCompressed, TEXT_ZSTD_MAX, UnknownCompression};
 pub(crate) use self::encoders::packing_bytes;
 pub use self::ipc::IpcSink;
 pub(crate) use self::ipc::batch_memory;

@@ -10,9 +10,7 @@ use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 use super::packed::Packed;
-use super::{
-    FileForm, GROUP_ROWS, IpcSink, ParquetOptions, ParquetSink, RecordsSink, SinkError, SortedColumn, TextSink,
-};
+use super::{FileForm, IpcSink, ParquetOptions, ParquetSink, RecordsSink, SinkError, SortedColumn, TextSink};
 use crate::semantics::FileTypes;
 use crate::sources::text::Dialect;
 use crate::sources::{InputFormat, MemoryBudget};
@@ -97,23 +95,21 @@ impl FromStr for OutputFormat {
 /// How files of any format are written.
 #[derive(Clone, Debug)]
 pub struct SinkOptions {
-    /// The format, and how files are compressed.
+    /// The format, how files are compressed, and how long row groups are.
     pub form: FileForm,
     /// The columns that rows are sorted by, which readers of Parquet are told.
     pub sorted_by: Vec<SortedColumn>,
-    /// Most rows of a row group of Parquet.
-    pub group_rows: u64,
 }
 
 impl SinkOptions {
     /// Of rows in no order.
     pub fn new(form: FileForm) -> Self {
-        Self { form, sorted_by: Vec::new(), group_rows: GROUP_ROWS }
+        Self { form, sorted_by: Vec::new() }
     }
 
     fn parquet(&self) -> ParquetOptions {
-        let Self { form, sorted_by, group_rows } = self;
-        ParquetOptions { compression: form.compression(), sorted_by: sorted_by.clone(), group_rows: *group_rows }
+        let Self { form, sorted_by } = self;
+        ParquetOptions { compression: form.compression(), sorted_by: sorted_by.clone(), group_rows: form.group_rows() }
     }
 }
 

@@ -57,6 +57,13 @@ impl InputFormat {
     }
 }
 
+impl InputFormat {
+    /// Whether it is text, whose columns have the types that are said or inferred.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv)
+    }
+}
+
 impl fmt::Display for InputFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Self::NAMES.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name);

@@ -122,7 +122,7 @@ impl Verb {
         WriteOptions {
             format: Some(format),
             compression: Some(seeded.pick(compressions)),
-            group_rows: seeded.pick(&[1, 37, 1000, 122_880]),
+            group_rows: Some(seeded.pick(&[1, 37, 1000, 122_880])).filter(|_| format == OutputFormat::Parquet),
             file_size: seeded.pick(sizes),
             verify: seeded.pick(&[false, true]),
         }
@@ -251,7 +251,7 @@ impl Case {
             FileSize::Bytes(bytes) => say("--file-bytes", bytes.to_string()),
         }
         self.writing.compression.iter().for_each(|said| say("--compression", said.to_string()));
-        say("--row-group-rows", self.writing.group_rows.to_string());
+        self.writing.group_rows.iter().for_each(|rows| say("--row-group-rows", rows.to_string()));
         shape.strategy.iter().for_each(|strategy| say("--strategy", strategy.name().to_owned()));
         say("--executors", shape.executors.to_string());
         say("--memory", format!("{}MiB", shape.memory_bytes / MIB));

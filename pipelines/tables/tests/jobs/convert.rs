@@ -35,7 +35,7 @@ async fn rows_stay_in_their_order_whatever_the_files_are() {
 async fn a_table_goes_through_other_formats_and_comes_back() {
     let table = Table::new(5_000);
     let mut there = ConvertTable { table: table.rewrite("arrow", FileSize::Count(2)) };
-    there.table.writing.format = Some(OutputFormat::Arrow);
+    (there.table.writing.format, there.table.writing.group_rows) = (Some(OutputFormat::Arrow), None);
     let arrow = converted(&table, there).await;
     let mut back = ConvertTable { table: table.rewrite("back", FileSize::Count(1)) };
     back.table.inputs = vec![table.path("arrow")];
@@ -44,7 +44,7 @@ async fn a_table_goes_through_other_formats_and_comes_back() {
     assert!(table.numbers_of_files("back").concat().into_iter().eq(0..5_000));
     // What text cannot hold, and what it cannot be, is refused before anything is written.
     let mut text = ConvertTable { table: table.rewrite("text", FileSize::Count(1)) };
-    text.table.writing.format = Some(OutputFormat::Csv);
+    (text.table.writing.format, text.table.writing.group_rows) = (Some(OutputFormat::Csv), None);
     let program = async move |futures| convert(futures, text).await;
     let error = table.run((2, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
     assert!(error.contains("column list") && error.contains("Parquet"), "{error}");
@@ -53,6 +53,16 @@ async fn a_table_goes_through_other_formats_and_comes_back() {
     let program = async move |futures| convert(futures, packed).await;
     let error = table.run((2, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
     assert!(error.contains("tsv is not written with --compression lz4") && error.contains("gzip"), "{error}");
+    let mut grouped = ConvertTable { table: table.rewrite("text", FileSize::Count(1)) };
+    grouped.table.writing.format = Some(OutputFormat::Arrow);
+    let program = async move |futures| convert(futures, grouped).await;
+    let error = table.run((2, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
+    assert!(error.contains("arrow has no row groups, Parquet has: leave --row-group-rows out"), "{error}");
+    let mut typed = ConvertTable { table: table.rewrite("text", FileSize::Count(1)) };
+    typed.table.reading.schema = Some("number int64".to_owned());
+    let program = async move |futures| convert(futures, typed).await;
+    let error = table.run((2, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
+    assert!(error.contains("no file is text") && error.contains("a.parquet is of parquet"), "{error}");
     assert!(!table.path("text").exists());
 }
 
@@ -64,7 +74,7 @@ async fn packed_text_has_the_same_bytes_on_every_node_and_is_read_again() {
     let rewrite = |output: &str, compression| {
         let mut rewrite = table.rewrite(output, FileSize::Count(2));
         let (format, compression) = (Some(OutputFormat::Csv), Some(compression));
-        rewrite.writing = WriteOptions { format, compression, verify: true, ..rewrite.writing };
+        rewrite.writing = WriteOptions { format, compression, group_rows: None, verify: true, ..rewrite.writing };
         rewrite.reading.select = select.clone();
         rewrite
     };

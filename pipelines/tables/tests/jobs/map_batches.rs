@@ -229,7 +229,7 @@ async fn a_batch_becomes_more_rows_than_any_batch_has_and_is_read_back() {
 async fn files_of_arrow_are_mapped_as_others_are() {
     let table = Table::new(20_000);
     let mut arrow = ConvertTable { table: table.rewrite("arrow", FileSize::Count(2)) };
-    arrow.table.writing.format = Some(OutputFormat::Arrow);
+    (arrow.table.writing.format, arrow.table.writing.group_rows) = (Some(OutputFormat::Arrow), None);
     let program = async move |futures| convert(futures, arrow).await;
     table.run((2, 128 * MIB), "table.convert", program).await.unwrap();
     let of_parquet = mapped(&table, table.rewrite("parquet-out", FileSize::Count(3)), 64, even_twice).await.unwrap();

@@ -66,7 +66,7 @@ fn table(null: u32) -> Table {
 
 fn to_records(table: &Table) -> Rewrite {
     let mut rewrite = table.rewrite("out", FileSize::Count(2));
-    (rewrite.writing.format, rewrite.writing.group_rows) = (Some(OutputFormat::Records), 122_880);
+    (rewrite.writing.format, rewrite.writing.group_rows) = (Some(OutputFormat::Records), None);
     rewrite
 }
 

@@ -87,7 +87,7 @@ impl Table {
     pub fn rewrite(&self, output: &str, file_size: FileSize) -> Rewrite {
         let writing = WriteOptions {
             format: Some(OutputFormat::Parquet),
-            group_rows: 2_000,
+            group_rows: Some(2_000),
             file_size,
             ..WriteOptions::default()
         };

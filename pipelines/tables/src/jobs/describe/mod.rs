@@ -50,8 +50,7 @@ impl Described {
         chunk_files: usize,
     ) -> Result<Self, JobError> {
         let Rewrite { inputs, reading, writing, partial, .. } = rewrite.clone();
-        let WriteOptions { format, compression, .. } = writing;
-        let params = DescribeParams { inputs, partial, key: key.to_vec(), format, compression, reading, chunk_files };
+        let params = DescribeParams { inputs, partial, key: key.to_vec(), writing, reading, chunk_files };
         let listed = futures.submit_with(describe, &params, &[], options())?;
         let (chunks, asked) = match futures.get_value(&listed.part(0)).await? {
             Looked::Whole(described) => return Ok(described),
