@@ -40,14 +40,23 @@ impl Way {
             return Ok(Self::Table(key.to_vec()));
         }
         let format = super::tables::input_format(input, read, partial);
-        if !input.is_empty() && format.is_some_and(|format| format != InputFormat::Records) {
+        // Nothing else has no input.
+        let is_generated = input.is_empty();
+        if !is_generated && format.is_some_and(|format| format != InputFormat::Records) {
             let tables = input.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
             let what = format!("{tables}: a table is sorted by columns: say which, --key COLUMN");
             return Err(Failure::text(Exit::Usage, what));
         }
         match read.given().or(write.given()) {
             None => Ok(Self::Raw),
-            Some(_) if !input.is_empty() && format.is_some() => Ok(Self::Table(super::tables::key_of_records())),
+            Some(_) if !is_generated && format.is_some() => Ok(Self::Table(super::tables::key_of_records())),
+            Some(option) if is_generated => {
+                let what = format!(
+                    "{option} is for tables, and what --generate makes is sorted as records: leave {option} out, or make \
+                     files with `exobus generate` and sort these with it"
+                );
+                Err(Failure::text(Exit::Usage, what))
+            }
             Some(option) => {
                 let what = format!(
                     "{option} is for tables, which are sorted by --key COLUMN, and for records: --input-format records"

@@ -49,7 +49,7 @@ pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
     let DedupeArgs { mut key, keep, order_by, .. } = args.clone();
     if key.is_empty() {
         if format_of(&args.table) != Some(InputFormat::Records) {
-            let what = "a table is deduplicated by columns: say which, --key COLUMN";
+            let what = "a table is deduplicated by columns: say which, --key COLUMN; records are by theirs: --input-format records";
             return Err(Failure::text(Exit::Usage, what));
         }
         key = key_of_records();

@@ -78,7 +78,8 @@ fn records_go_through_parquet_and_every_verb() {
     exobus(&["convert", &input, "--output", &both]).expect(1, &["z.parquet", "in/part-00000", "--input-format"]);
     exobus(&["show", &input]).expect(1, &["z.parquet", "in/part-00000", "--input-format"]);
     assert!(!scratch.path("both").exists());
-    exobus(&["dedupe", &scratch.text("parquet"), "--output", &both]).expect(2, &["--key COLUMN"]);
+    exobus(&["dedupe", &scratch.text("parquet"), "--output", &both])
+        .expect(2, &["--key COLUMN", "--input-format records"]);
     exobus(&["sort", &scratch.text("back"), "--verify", "--cuts", "uniform", "--output", &both])
         .expect(2, &["--cuts", "--verify"]);
     // What is explained is what would be done.

@@ -111,7 +111,9 @@ fn records_are_shuffled_as_ever_and_as_a_table_where_options_of_tables_say_so() 
     exobus(&["shuffle", &input, "--seed", "3", "--output", &none, "--select", "key"])
         .expect(2, &["records are a column of", "--select"]);
     exobus(&["sort", &input, "--output", &none, "--format", "csv"]).expect(2, &["column key", "text is UTF-8"]);
-    exobus(&["sort", "--generate", "1MB", "--format", "parquet"]).expect(2, &["--format is for tables", "--key"]);
+    exobus(&["sort", "--generate", "1MB", "--format", "parquet"])
+        .expect(2, &["--format is for tables", "`exobus generate`"]);
+    exobus(&["sort", "--generate", "1MB", "--compression", "none"]).expect(2, &["leave --compression out"]);
 }
 
 #[test]
