@@ -10,10 +10,6 @@ use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, KeyRows, conformed, sto
 use crate::sources::{Reservation, SourceError};
 use crate::{RowHasher, TableError};
 
-/// Bytes that hashes take: of each row, and of the elements of lists, some at a time.
-const HASH_BYTES: u64 = 32;
-const ELEMENT_HASHES_BYTES: u64 = 2 << 20;
-
 /// What [`Look::check`] has found.
 #[derive(Clone, Debug, Default)]
 pub struct CheckedTable {
@@ -75,7 +71,7 @@ impl Look {
             let mut rows_read = 0;
             for rows in opened.file.all_rows(&opened.left_out)? {
                 let rows = rows?;
-                let hashes = ELEMENT_HASHES_BYTES + HASH_BYTES * rows.batch.num_rows() as u64;
+                let hashes = hasher.scratch_bytes(rows.batch.num_rows());
                 let mut memory =
                     Reservation::of(&self.budget, hashes).map_err(|denied| self.denied(source, denied, "hashes"))?;
                 let batch = conformed(&rows.batch, &columns).map_err(|error| opened.file.row_error(&rows, error))?;

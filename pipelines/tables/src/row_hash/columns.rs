@@ -16,6 +16,12 @@ use crate::raw::{ByteRanges, fixed_values};
 /// Rows of which hashes are made at a time.
 const MIXED_AT_ONCE: usize = 256;
 
+#[cfg(test)]
+thread_local! {
+    /// Bytes of all pairs that were made.
+    pub(super) static TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// The two sums of each row.
 pub(crate) struct Pairs {
     pub(super) a: Vec<u64>,
@@ -24,6 +30,8 @@ pub(crate) struct Pairs {
 
 impl Pairs {
     pub(super) fn zeros(rows: usize) -> Self {
+        #[cfg(test)]
+        TAKEN.with(|taken| taken.set(taken.get() + rows as u64 * super::PAIR_BYTES));
         Self { a: vec![0; rows], b: vec![0; rows] }
     }
 

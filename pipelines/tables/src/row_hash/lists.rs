@@ -14,7 +14,7 @@ use crate::raw::{ElementRanges, fixed_values};
 use crate::{ELEMENTS_MAX, TableError};
 
 /// So many elements are hashed at a time, or those of one row.
-const RUN: usize = 64 << 10;
+pub(super) const RUN: usize = 64 << 10;
 
 /// Adds the hashes of lists or maps, in any layout, to those of their rows.
 pub(super) fn add(column: &ColumnSeeds, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {

@@ -38,6 +38,7 @@ use exobus_store::RowHash;
 
 pub(crate) use self::columns::Pairs;
 pub(crate) use self::seeds::ColumnSeeds;
+use self::seeds::PAIR_BYTES;
 use crate::semantics::check_schema;
 use crate::{TableError, plain};
 
@@ -58,8 +59,14 @@ impl RowHasher {
         Ok(Self { schema: Arc::new(schema.clone()), columns: ColumnSeeds::all(schema.fields(), &mut 0) })
     }
 
-    /// The sum of the hashes of all rows. Takes 16 bytes of memory a row, and as many for each value of a dictionary that has no more of them than rows; lists are hashed some
-    /// elements at a time.
+    /// Bytes of memory that hashing so many rows takes at most, about: 16 a row, and as many for each value of a dictionary that has no more of them than rows, and for each row at each level of
+    /// structs that have nulls; lists are hashed some elements at a time.
+    pub(crate) fn scratch_bytes(&self, rows: usize) -> u64 {
+        let of_columns = self.columns.iter().map(|column| column.scratch_bytes(rows as u64)).max();
+        rows as u64 * PAIR_BYTES + of_columns.unwrap_or(0)
+    }
+
+    /// The sum of the hashes of all rows.
     ///
     /// # Errors
     /// The batch is of another schema.

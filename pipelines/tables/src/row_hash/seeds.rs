@@ -3,10 +3,15 @@
 use arrow_schema::{DataType, Fields};
 use twox_hash::XxHash3_64;
 
+use super::lists::RUN;
 use crate::plain::plain_type;
 
 /// Two numbers, one for each of the two hashes of a value.
 pub(super) type Pair = [u64; 2];
+
+pub(super) const PAIR_BYTES: u64 = size_of::<Pair>() as u64;
+/// What an element of a list takes beside its pair: its hash among those of the list.
+const ELEMENT_BYTES: u64 = size_of::<u64>() as u64;
 
 /// A column and those inside it.
 #[derive(Clone, Debug)]
@@ -49,6 +54,18 @@ impl ColumnSeeds {
             null: [seed(2), seed(3)],
             with_nulls: [seed(4), seed(5)],
             children,
+        }
+    }
+
+    /// Bytes that hashing so many values takes beside the sums that they are added to, about: pairs for the values of a dictionary, for the fields of structs that have
+    /// nulls, and for the elements of lists, of which some are hashed at a time.
+    pub(super) fn scratch_bytes(&self, values: u64) -> u64 {
+        let inside = |values| self.children.iter().map(|child| child.scratch_bytes(values)).max().unwrap_or(0);
+        let of_values = values * PAIR_BYTES;
+        match &self.data_type {
+            DataType::Struct(_) => 2 * of_values + inside(values),
+            nested if nested.is_nested() => of_values + RUN as u64 * (PAIR_BYTES + ELEMENT_BYTES) + inside(RUN as u64),
+            _ => of_values,
         }
     }
 

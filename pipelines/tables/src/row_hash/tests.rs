@@ -423,3 +423,24 @@ fn lists_of_dictionaries_whose_values_are_run_ends_hash_as_their_plain_values_do
     };
     assert_eq!(lists(child), lists(plain));
 }
+
+/// All of these pairs are there at a time.
+#[test]
+fn what_hashing_takes_is_known_however_deep_structs_with_nulls_are() {
+    let rows = 1000;
+    let keys = Int32Array::from_iter_values((0..rows).map(|row| row % 700));
+    let texts = StringArray::from_iter_values((0..700).map(|value| value.to_string()));
+    let mut column: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(texts)));
+    for depth in 0..6 {
+        let batch = batch(vec![column.clone()]);
+        let hasher = RowHasher::new(&batch.schema()).unwrap();
+        columns::TAKEN.set(0);
+        hasher.sum(&batch).unwrap();
+        let (taken, said) = (columns::TAKEN.get(), hasher.scratch_bytes(rows as usize));
+        assert_eq!(taken, 16 * (rows as u64 * (1 + depth) + 700), "{depth}");
+        assert!(taken <= said && said <= 2 * taken, "{depth}: {taken} {said}");
+        let field = Field::new("f", column.data_type().clone(), true);
+        let nulls = NullBuffer::from_iter((0..rows).map(|row| row % 5 > 0));
+        column = Arc::new(StructArray::new(vec![field].into(), vec![column], Some(nulls)));
+    }
+}
