@@ -29,10 +29,17 @@ pub(crate) use self::embedded::alone;
 use exobus_actors::{
     client::ClientError,
     node::NodeError,
+    registry,
     task::{Fault, JobError},
 };
 
 use crate::exit::{Exit, Failure};
+
+/// Name and version of a program of that name, "sort@1", as this build runs it.
+fn program_key(name: &str) -> &'static str {
+    let found = registry::programs().iter().find(|(_, program)| program.name == name);
+    found.unwrap_or_else(|| panic!("no program is registered as {name}")).0
+}
 
 /// What a job that failed means for the shell.
 fn job_failure(error: JobError) -> Failure {

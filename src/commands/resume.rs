@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use exobus_actors::{ids::JobId, protocol::host::JobSpec};
+use exobus_actors::{ids::JobId, protocol::host::JobSpec, registry};
 use exobus_files::{Claim, OutputFolder, Standing};
 use exobus_shuffle::{
     jobs::{Aggregate, RandomShuffle, WordCount, sort::SortParams},
@@ -47,7 +47,7 @@ struct Row {
     submitted_unix_ms: u64,
 }
 
-/// What the parameters of all programs have.
+/// What the parameters of all programs have, those over tables for their table.
 #[derive(Deserialize)]
 struct Reads {
     #[serde(with = "exobus_actors::paths")]
@@ -56,14 +56,27 @@ struct Reads {
     output: PathBuf,
 }
 
+/// The parameters of a program over a table.
+#[derive(Deserialize)]
+struct OfTable {
+    table: Reads,
+}
+
+impl Reads {
+    /// Of a job of any version; nothing, where it is of a program that this build does not know.
+    fn of(spec: &JobSpec) -> Option<Self> {
+        let of_table = || params::<OfTable>(spec).map(|params| params.table);
+        params(spec).or_else(|_| of_table()).ok()
+    }
+}
+
 impl Row {
     fn new(spec: &JobSpec, setup: &Setup) -> Self {
-        let program = spec.program.split('@').next().unwrap_or_default().to_owned();
+        let program = name_of(&spec.program).to_owned();
         let text = |path: PathBuf| path.display().to_string();
-        let (inputs, output) = match rmp_serde::from_slice(&spec.params) {
-            Ok(Reads { inputs, output }) => (inputs.into_iter().map(text).collect(), Some(text(output))),
-            // Of a program that this build does not have.
-            Err(_) => (Vec::new(), None),
+        let (inputs, output) = match Reads::of(spec) {
+            Some(Reads { inputs, output }) => (inputs.into_iter().map(text).collect(), Some(text(output))),
+            None => (Vec::new(), None),
         };
         let (job, submitted_unix_ms) = (spec.job.to_string(), spec.job.made_unix_ms());
         Self { job, program, command: setup.command.clone(), inputs, output, submitted_unix_ms }
@@ -116,7 +129,7 @@ fn drop_job(
 ) -> Result<Exit, Failure> {
     let logged = choose(args, stopped, running);
     let (job, output) = match (&logged, &args.output) {
-        (Ok(Stopped { spec, .. }), None) => (spec.job, params::<Reads>(spec).ok().map(|job| job.output)),
+        (Ok(Stopped { spec, .. }), None) => (spec.job, Reads::of(spec).map(|job| job.output)),
         (Ok(Stopped { spec, .. }), Some(output)) => (spec.job, Some(output.clone())),
         // Of a job that nobody knows here, the folder says who has claimed it.
         (Err(_), Some(output)) => (claimed_by(args, output)?, Some(output.clone())),
@@ -165,13 +178,12 @@ fn choose(args: &ResumeArgs, mut stopped: Vec<Stopped>, running: &[JobId]) -> Re
 
 /// Runs what the spec says.
 fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
-    let program = stopped.spec.program.clone();
-    let name = program.strip_suffix("@1").unwrap_or(&program);
+    let name = known(&stopped.spec)?.to_owned();
     if name == "sort" {
         let params: SortParams = params(&stopped.spec)?;
         return sort::again(Session::again(args, stopped)?, params, args.json);
     }
-    match name {
+    match name.as_str() {
         SortTable::NAME => table_again::<SortTable>(args, stopped, tables::SORTED),
         ShuffleTable::NAME => table_again::<ShuffleTable>(args, stopped, tables::SHUFFLED),
         DedupeTable::NAME => table_again::<DedupeTable>(args, stopped, tables::DEDUPLICATED),
@@ -179,11 +191,33 @@ fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
         WordCount::NAME => keyed_again::<WordCount>(args, stopped, keyed::COUNTED),
         Aggregate::NAME => keyed_again::<Aggregate>(args, stopped, keyed::AGGREGATED),
         RandomShuffle::NAME => keyed_again::<RandomShuffle>(args, stopped, keyed::SHUFFLED),
-        _ => {
-            let job = stopped.spec.job;
-            Err(Failure::text(Exit::Usage, format!("job {job} runs {program}, which this build does not have")))
-        }
+        _ => Err(unknown(&stopped.spec)),
     }
+}
+
+/// The name of a program without its version.
+fn name_of(program: &str) -> &str {
+    program.split_once('@').map_or(program, |(name, _)| name)
+}
+
+/// The name of the program of a job, which this build has in the version that the job was begun with: parameters are of a version.
+fn known(spec: &JobSpec) -> Result<&str, Failure> {
+    match registry::programs().contains_key(&spec.program) {
+        true => Ok(name_of(&spec.program)),
+        false => Err(unknown(spec)),
+    }
+}
+
+/// Why a job of another build is not taken up.
+fn unknown(spec: &JobSpec) -> Failure {
+    let JobSpec { job, program, .. } = spec;
+    Failure::text(
+        Exit::Usage,
+        format!(
+            "job {job} runs {program}, which this build does not have: another version of exobus began it. Go on with that \
+             version, or give the job up: exobus resume --drop {job}"
+        ),
+    )
 }
 
 fn table_again<J: TableJob>(
@@ -219,4 +253,29 @@ fn list(args: &ResumeArgs, rows: &[Row]) -> Result<(), Failure> {
         let _ = writeln!(stdout, "{}", row.for_people(now));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_another_version_is_refused_with_what_to_do_and_its_folder_is_known() {
+        let spec = |program: &str| {
+            let table = SortTable::new(vec!["in".into()], "out".into(), Vec::new());
+            JobSpec::of(JobId::new(), program, &table).unwrap()
+        };
+        assert_eq!(known(&spec("table.sort@2")).unwrap(), SortTable::NAME);
+        for other in ["table.sort@1", "table.sort@17", "table.sorted@2", "table.sort"] {
+            let spec = spec(other);
+            let error = known(&spec).unwrap_err().to_string();
+            assert!(error.contains(&format!("runs {other}, ")) && error.contains("another version"), "{error}");
+            assert!(error.ends_with(&format!("exobus resume --drop {}", spec.job)), "{error}");
+            let Reads { inputs, output } = Reads::of(&spec).unwrap();
+            assert_eq!((inputs, output), (vec![PathBuf::from("in")], PathBuf::from("out")));
+        }
+        let sort = json!({ "inputs": ["in"], "output": "out" });
+        let spec = JobSpec::of(JobId::new(), "sort@1", &sort).unwrap();
+        assert_eq!((known(&spec).unwrap(), Reads::of(&spec).unwrap().output), ("sort", PathBuf::from("out")));
+    }
 }

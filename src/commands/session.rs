@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     embedded,
     generate::{failure as file_failure, interrupted},
-    job_failure,
+    job_failure, program_key,
     resume::Stopped,
     submit::Submitted,
 };
@@ -131,7 +131,7 @@ impl Session {
         &self.interrupt
     }
 
-    /// Runs a program, version 1, in this process or on the cluster; on the first Ctrl-C cancels it. `output`: the folder
+    /// Runs the program of a name in this process or on the cluster; on the first Ctrl-C cancels it. `output`: the folder
     /// that it writes to, if any.
     pub(super) fn run<P, R>(
         self,
@@ -223,7 +223,7 @@ fn local_spec(name: &str, params: &impl Serialize) -> Result<JobSpec, Failure> {
     Ok(JobSpec {
         job: JobId::new(),
         tenant: "local".into(),
-        program: format!("{name}@1"),
+        program: program_key(name).to_owned(),
         params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
         sample_ms: 0,
     })

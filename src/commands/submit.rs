@@ -7,7 +7,7 @@ use exobus_actors::{
 };
 use serde::Serialize;
 
-use super::client_failure;
+use super::{client_failure, program_key};
 use crate::{
     cluster,
     config::NodeConfig,
@@ -17,7 +17,7 @@ use crate::{
 
 /// What is submitted, and who hears of it.
 pub(super) struct Submitted<'a, P> {
-    /// Of the program, of version 1, and, after "exobus ", of the connection.
+    /// Of the program and, after "exobus ", of the connection.
     pub(super) name: &'a str,
     pub(super) params: &'a P,
     /// How commands that look at the cluster are told of it.
@@ -38,7 +38,7 @@ impl<P: Serialize> Submitted<'_, P> {
             let spec = JobSpec {
                 job,
                 tenant: "default".into(),
-                program: format!("{name}@1"),
+                program: program_key(name).to_owned(),
                 params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
                 sample_ms: events.map_or(0, EventSink::sample_ms),
             };

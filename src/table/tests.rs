@@ -7,7 +7,7 @@ use exobus_tables::jobs::FileSize;
 use exobus_tables::semantics::{KeyColumn, Nulls};
 use exobus_tables::sources::SourceError;
 
-use super::{Inputs, Table, TableJobError, Verb};
+use super::{Convert, Dedupe, Inputs, MapBatches, Shuffle, Sort, Table, TableJobError, Verb};
 
 /// A folder with some files of a table.
 fn folder() -> tempfile::TempDir {
@@ -34,6 +34,13 @@ fn inputs_are_one_name_or_several() {
     let two = vec![PathBuf::from("a"), PathBuf::from("b")];
     let text = ["a".to_owned(), "b".to_owned()];
     assert!([["a", "b"].paths(), text.paths(), two.clone().paths(), (&two[..]).paths()] == [&two[..]; 4]);
+}
+
+#[test]
+fn every_verb_names_the_program_that_this_build_runs() {
+    let is_registered = |program: &str| exobus_actors::registry::programs().contains_key(program);
+    let verbs = [Convert::PROGRAM, Sort::PROGRAM, Shuffle::PROGRAM, Dedupe::PROGRAM, MapBatches::PROGRAM];
+    verbs.iter().for_each(|program| assert!(is_registered(program), "{program}"));
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl sealed::Sealed for MapBatches {}
 
 impl Verb for Convert {
     type Params = ConvertTable;
-    const PROGRAM: &'static str = "table.convert@1";
+    const PROGRAM: &'static str = "table.convert@2";
 
     fn params(self, table: Rewrite) -> Result<ConvertTable, TableJobError> {
         Ok(ConvertTable { table })
@@ -267,7 +267,7 @@ impl Verb for Convert {
 
 impl Verb for Sort {
     type Params = SortTable;
-    const PROGRAM: &'static str = "table.sort@1";
+    const PROGRAM: &'static str = "table.sort@2";
 
     fn params(self, table: Rewrite) -> Result<SortTable, TableJobError> {
         Ok(SortTable { table, key: some_column(self.0)? })
@@ -276,7 +276,7 @@ impl Verb for Sort {
 
 impl Verb for Shuffle {
     type Params = ShuffleTable;
-    const PROGRAM: &'static str = "table.shuffle@1";
+    const PROGRAM: &'static str = "table.shuffle@2";
 
     fn params(self, table: Rewrite) -> Result<ShuffleTable, TableJobError> {
         Ok(ShuffleTable { table, seed: self.seed })
@@ -285,7 +285,7 @@ impl Verb for Shuffle {
 
 impl Verb for Dedupe {
     type Params = DedupeTable;
-    const PROGRAM: &'static str = "table.dedupe@1";
+    const PROGRAM: &'static str = "table.dedupe@2";
 
     fn params(self, table: Rewrite) -> Result<DedupeTable, TableJobError> {
         Ok(DedupeTable { table, key: some_column(self.key)?, keep: self.keep, order_by: self.order_by? })
@@ -294,7 +294,7 @@ impl Verb for Dedupe {
 
 impl Verb for MapBatches {
     type Params = MapTable;
-    const PROGRAM: &'static str = "table.map_batches@1";
+    const PROGRAM: &'static str = "table.map_batches@2";
 
     fn params(self, table: Rewrite) -> Result<MapTable, TableJobError> {
         Ok(MapTable { table, function: self.0 })

@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 use support::{
     Scratch,
     cluster::{Cluster, watched},
-    command, exobus, names,
+    command, exobus, finish, names,
 };
 
 /// Rows of the files of [`write_table`].
@@ -131,6 +131,28 @@ fn a_sort_of_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
     assert_eq!((&summary["rows"], &summary["row_hash_in"]), (&ROWS.into(), &summary["row_hash_out"]));
     events.nothing_is_done_twice("table.reduce");
     assert!(files(&scratch.path("out")) == expected);
+}
+
+#[test]
+fn a_job_over_a_table_that_is_given_up_is_listed_with_its_folders_and_frees_its_output() {
+    let scratch = Scratch::new();
+    write_table(&scratch.path("table"));
+    let (input, output) = (scratch.text("table"), scratch.text("out"));
+    let mut command = alone(&scratch, &["sort", &input, "--key", KEY, "--output", &output, "--partitions", "12"]);
+    command.args(["--memory", "128MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
+    let mut killed = false;
+    let (run, _) = watched(&scratch, command, |events, pid| {
+        if !killed && events.finished("table.reduce") >= 2 {
+            kill_process(pid, Signal::KILL).unwrap();
+            killed = true;
+        }
+    });
+    assert_eq!((killed, run.code), (true, None), "{run:#?}");
+    let list = finish(alone(&scratch, &["resume", "--list"]));
+    assert!(list.expect(0, &[]).stdout.contains(&format!("{input} -> {output}")), "{list:#?}");
+    let job = list.stdout.split(' ').next().unwrap();
+    finish(alone(&scratch, &["resume", "--drop", job])).expect(0, &["is given up", &format!("{output} is free")]);
+    sorted(&scratch, "out", &[]);
 }
 
 #[test]

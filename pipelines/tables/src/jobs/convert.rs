@@ -97,7 +97,7 @@ pub(super) struct Converted {
 }
 
 /// Rows of some splits as a file.
-#[task(name = "table.convert", deterministic = true)]
+#[task(name = "table.convert", version = 2, deterministic = true)]
 fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<Converted, TaskError> {
     write_file(context, params, None)
 }
@@ -174,7 +174,7 @@ fn refused_row(error: TableError, refused: impl FnOnce(String) -> TaskError) -> 
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort), but for those of a key.
-#[program(name = "table.convert", version = 1, give_back = super::give_back)]
+#[program(name = "table.convert", version = 2, give_back = super::give_back)]
 pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten, JobError> {
     rewritten(futures, ConvertTable::NAME, params.table, None).await
 }

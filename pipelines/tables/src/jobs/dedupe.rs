@@ -63,7 +63,7 @@ pub struct DedupeTable {
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort).
-#[program(name = "table.dedupe", version = 1, give_back = super::give_back)]
+#[program(name = "table.dedupe", version = 2, give_back = super::give_back)]
 pub async fn dedupe(futures: Futures, params: DedupeTable) -> Result<Rewritten, JobError> {
     let arrangement = Arrangement::distinct(params.key, params.order_by, params.keep);
     rewrite::run(futures, DedupeTable::NAME, params.table, arrangement).await

@@ -114,7 +114,7 @@ pub(super) enum Looked {
 }
 
 /// Lists all files, and refuses what cannot be one table; looks at their footers, unless they are more than one chunk of files. What it makes has [`Looked`] as its first part.
-#[task(name = "table.describe")]
+#[task(name = "table.describe", version = 2)]
 pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) -> Result<(), TaskError> {
     let budget = TaskBudget::new(context);
     let mut list = FileList::new(&budget.shared());

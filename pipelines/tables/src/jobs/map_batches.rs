@@ -76,7 +76,7 @@ impl Batches {
 ///
 /// # Errors
 /// As of [`convert`](super::convert::convert()), and those of the function.
-#[program(name = "table.map_batches", version = 1, give_back = super::give_back)]
+#[program(name = "table.map_batches", version = 2, give_back = super::give_back)]
 pub async fn map_batches(futures: Futures, params: MapTable) -> Result<Rewritten, JobError> {
     rewritten(futures, MapTable::NAME, params.table, Some(params.function)).await
 }

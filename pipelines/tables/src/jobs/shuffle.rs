@@ -28,7 +28,7 @@ pub struct ShuffleTable {
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort), but for those of a key.
-#[program(name = "table.shuffle", version = 1, give_back = super::give_back)]
+#[program(name = "table.shuffle", version = 2, give_back = super::give_back)]
 pub async fn shuffle(futures: Futures, params: ShuffleTable) -> Result<Rewritten, JobError> {
     rewrite::run(futures, ShuffleTable::NAME, params.table, Arrangement::at_random(params.seed)).await
 }

@@ -29,7 +29,6 @@ pub(super) use self::chunk::write_files;
 use self::chunk::{ChunkParams, LeaveOutParams, describe_chunk, leave_out};
 pub(super) use self::list::{FileList, written};
 use super::described::{DescribeParams, Described, DescribedFile, LOOK_BYTES, Looked, describe};
-use super::output::WriteOptions;
 use super::rewrite::Rewrite;
 use crate::semantics::KeyColumn;
 

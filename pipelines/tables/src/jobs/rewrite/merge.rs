@@ -133,7 +133,7 @@ pub(super) struct Reduced {
 }
 
 /// Parts in order, merged into a file.
-#[task(name = "table.reduce", deterministic = true)]
+#[task(name = "table.reduce", version = 2, deterministic = true)]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
