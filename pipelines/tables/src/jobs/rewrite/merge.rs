@@ -65,17 +65,11 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
                 picks.extend(rows);
             }
             let writer: &mut ObjectWriter = context.output_at_sized(piece, bytes)?;
-            write_rows(
-                writer,
-                &gather,
-                (&picks, merged.row_hash),
-                &mut scratch,
-                &budget,
-                |error, denied| match denied {
-                    None => refused(error, part),
-                    Some(denied) => budget.of_rows(denied),
-                },
-            )?;
+            let refused = |error, denied: Option<_>| match denied {
+                None => refused(error, part),
+                Some(denied) => budget.of_rows(denied),
+            };
+            write_rows(writer, &gather, (&picks, merged.row_hash), &mut scratch, &budget, refused)?;
             drop(picked);
             read.add(merged);
         }
