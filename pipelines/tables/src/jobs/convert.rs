@@ -186,7 +186,7 @@ pub(super) async fn rewritten(
     rewrite: Rewrite,
     function: Option<FunctionName>,
 ) -> Result<Rewritten, JobError> {
-    let mut described = Described::of(&futures, &rewrite, &[]).await?;
+    let mut described = Described::of(&futures, &rewrite, &[], function.is_some()).await?;
     let writing = rewrite.writing;
     if !matches!(writing.file_size, FileSize::Bytes(_)) {
         count(&futures, &mut described).await?;

@@ -39,6 +39,8 @@ pub(super) struct DescribeParams {
     pub(super) key: Vec<KeyColumn>,
     /// What files will be written as, as far as it is said.
     pub(super) writing: WriteOptions,
+    /// Whether a function makes other rows of these: they need not be such as the format has.
+    pub(super) is_mapped: bool,
     pub(super) reading: ReadOptions,
     /// How many files are looked at by one task.
     pub(super) chunk_files: usize,
@@ -132,7 +134,7 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
     let types = types_of_text(&list.files, &params.reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
     let reading = ReadOptions { schema, ..params.reading };
-    let asked = Asked { reading, key: params.key, form };
+    let asked = Asked { reading, key: params.key, form, is_mapped: params.is_mapped };
     if list.files.len() > params.chunk_files {
         let mut chunks = list.files.chunks(params.chunk_files);
         write_value(context, 0, &Looked::Listed { chunks: chunks.len() as u32, asked })?;

@@ -59,7 +59,7 @@ impl Batches {
     /// Calls `function` with a batch without rows, and then with all batches in their order, and writes what it returns: batches of the columns and types that it
     /// has given for the one without rows, with as many rows as it likes. All of these columns may have nulls, whatever is said of the one without rows.
     ///
-    /// A batch has up to 65 536 rows; where it ends is not to be relied upon. What `function` itself allocates is not counted until it returns.
+    /// Batches have the types that the table has, whatever those are that the format has which is written. A batch has up to 65 536 rows; where it ends is not to be relied upon. What `function` itself allocates is not counted until it returns.
     ///
     /// # Errors
     /// Those of `function`, of reading and of writing; batches of other columns or types than the first one, names in another order aside.

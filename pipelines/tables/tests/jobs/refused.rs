@@ -4,7 +4,9 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow_array::builder::FixedSizeBinaryBuilder;
-use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
+};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -118,6 +120,29 @@ async fn a_null_that_a_function_gives_is_told_by_the_rows_that_it_got() {
     let error = table.run((1, 128 * MIB), "table.map_batches", program).await.unwrap_err().to_string();
     let what = "in/b.parquet, row group 1, row 24: of what the function gave for the rows from there on, row 1: column value has a null";
     assert!(error.contains(what), "{error}");
+}
+
+/// Leaves out what records cannot hold: a column, and rows without a value.
+#[task(name = "test.leaves_out", deterministic = true)]
+fn leaves_out(context: &mut TaskContext<'_>, batches: Batches) -> Result<MappedFile, TaskError> {
+    batches.map(context, |batch| {
+        let of_records = batch.project(&[0, 1]).map_err(TaskError::data)?;
+        let has_value = BooleanArray::from_iter((0..batch.num_rows()).map(|row| Some(batch["value"].is_valid(row))));
+        arrow_select::filter::filter_record_batch(&of_records, &has_value).map_err(TaskError::data)
+    })
+}
+
+#[tokio::test]
+async fn a_function_gets_rows_that_the_format_cannot_hold() {
+    let table = table(1_234);
+    fs::write(table.path("in/c.csv"), "note\nof no record\n").unwrap();
+    let mut params = MapTable::new(Vec::new(), table.path("out"), leaves_out);
+    params.table = to_records(&table);
+    let program = async move |futures| map_batches(futures, params).await;
+    let report = table.run((2, 128 * MIB), "table.map_batches", program).await.unwrap();
+    assert_eq!((report.rows_read, report.rows), (5_001, 4_999));
+    let bytes = |part: &str| fs::metadata(table.path("out").join(part)).unwrap().len();
+    assert_eq!(bytes("part-00000") + bytes("part-00001"), 499_900);
 }
 
 /// Rows are counted as the file has them, those that do not meet the condition too.

@@ -16,7 +16,7 @@ use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::described::Described;
 use crate::jobs::table::with_places;
 use crate::reading::{FileStatistics, ReadOptions, Reading};
-use crate::semantics::{KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
+use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
 use crate::sinks::FileForm;
 use crate::sources::Reservation;
 
@@ -29,6 +29,8 @@ pub(in crate::jobs) struct Asked {
     pub(in crate::jobs) key: Vec<KeyColumn>,
     /// What files will be written as.
     pub(in crate::jobs) form: FileForm,
+    /// Whether a function makes other rows of these: they need not be such as the format has.
+    pub(in crate::jobs) is_mapped: bool,
 }
 
 /// What the files of a table are together.
@@ -77,7 +79,8 @@ impl Asked {
     /// The table whose files have all these columns.
     fn unified(self, table: &SchemaRef) -> Result<Unified, TaskError> {
         let selected = self.reading.selected(table, &self.key).map_err(of_table)?;
-        let schema = stored_schema(self.form.format().types(), &selected).map_err(of_table)?;
+        let types = if self.is_mapped { FileTypes::Arrow } else { self.form.format().types() };
+        let schema = stored_schema(types, &selected).map_err(of_table)?;
         if !self.key.is_empty() {
             KeyEncoder::new(&schema, &self.key).map_err(of_table)?;
         }

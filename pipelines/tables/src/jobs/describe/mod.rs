@@ -36,20 +36,25 @@ use crate::semantics::KeyColumn;
 const CHUNK_FILES: usize = 1000;
 
 impl Described {
-    /// Looks at a table, of which a job looks at these columns.
-    pub(super) async fn of(futures: &Futures, rewrite: &Rewrite, key: &[KeyColumn]) -> Result<Self, JobError> {
-        Self::in_chunks(futures, rewrite, key, CHUNK_FILES).await
+    /// Looks at a table, of which a job looks at these columns, and whose rows a function gets, where `is_mapped` says so.
+    pub(super) async fn of(
+        futures: &Futures,
+        rewrite: &Rewrite,
+        key: &[KeyColumn],
+        is_mapped: bool,
+    ) -> Result<Self, JobError> {
+        Self::in_chunks(futures, rewrite, (key, is_mapped), CHUNK_FILES).await
     }
 
     /// The same with so many files in a chunk.
     async fn in_chunks(
         futures: &Futures,
         rewrite: &Rewrite,
-        key: &[KeyColumn],
+        (key, is_mapped): (&[KeyColumn], bool),
         chunk_files: usize,
     ) -> Result<Self, JobError> {
         let Rewrite { inputs, reading, writing, partial, .. } = rewrite.clone();
-        let params = DescribeParams { inputs, partial, key: key.to_vec(), writing, reading, chunk_files };
+        let params = DescribeParams { inputs, partial, key: key.to_vec(), writing, is_mapped, reading, chunk_files };
         let listed = futures.submit_with(describe, &params, &[], options())?;
         let (chunks, asked) = match futures.get_value(&listed.part(0)).await? {
             Looked::Whole(described) => return Ok(described),

@@ -118,7 +118,7 @@ impl Planned {
         if arrangement.key().is_some_and(<[_]>::is_empty) {
             return Err(JobError::program(TableError::NoKey));
         }
-        let mut described = Described::of(futures, rewrite, &arrangement.columns()).await?;
+        let mut described = Described::of(futures, rewrite, &arrangement.columns(), false).await?;
         let is_of_rows = arrangement.seed().is_some() || matches!(rewrite.writing.file_size, FileSize::Rows(_));
         if described.rows().is_none() && is_of_rows {
             count(futures, &mut described).await?;
