@@ -67,7 +67,7 @@ impl Look {
     fn row_error(&self, listed: &(Location, FileStatus), rows: &ReadRows, error: TableError) -> SourceError {
         let opened = || {
             let (input, format) = self.input(listed)?;
-            self.typed(std::slice::from_ref(listed))?.open(input, format, &self.last, &self.budget)
+            self.typed(std::slice::from_ref(listed))?.opener().open(input, format, &self.budget)
         };
         opened().map_or_else(|error| error, |source| rows.error_in(&source, error, &self.budget))
     }
