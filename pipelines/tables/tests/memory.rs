@@ -249,6 +249,47 @@ fn what_writing_takes_was_granted() {
     }
 }
 
+/// Columns of values that do not become smaller: numbers, texts of about 60 and of 1 000 bytes.
+fn incompressible(columns: usize, rows: usize) -> RecordBatch {
+    let mut random = 1_u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 11
+    };
+    let mut column = |at: usize| -> ArrayRef {
+        match at % 3 {
+            0 => Arc::new(Int64Array::from_iter_values((0..rows).map(|_| next() as i64))),
+            of => {
+                let words = [0, 4, 64][of];
+                let text = |_| (0..words).map(|_| format!("{:016x}", next() << 11)).collect::<String>();
+                Arc::new(StringArray::from_iter_values((0..rows).map(text)))
+            }
+        }
+    };
+    RecordBatch::try_from_iter((0..columns).map(|at| (at.to_string(), column(at)))).unwrap()
+}
+
+#[test]
+fn what_writing_values_takes_that_do_not_become_smaller_was_granted() {
+    for (columns, rows) in [(1, 300_000), (3, 60_000), (30, 12_000), (300, 1_000)] {
+        let batch = incompressible(columns, rows);
+        for compression in [Packing::None, Packing::Snappy, Packing::Lz4, Packing::Gzip(1)] {
+            let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
+            begin();
+            let options = ParquetOptions { compression, ..ParquetOptions::default() };
+            let mut sink = ParquetSink::new(std::io::sink(), &batch.schema(), &options, &budget).unwrap();
+            for at in (0..rows).step_by(1_000) {
+                sink.write(&batch.slice(at, 1_000)).unwrap();
+            }
+            sink.finish().unwrap();
+            COUNTS.set(false);
+            let _ = std::panic::take_hook();
+            let unasked = UNASKED.get();
+            assert!(unasked <= UNASKED_MAX, "{columns} columns, {compression}: {unasked} bytes were not granted");
+        }
+    }
+}
+
 #[test]
 fn what_packing_text_takes_was_granted() {
     let batch = table(120_000).project(&[0, 1]).unwrap();

@@ -67,12 +67,12 @@ pub struct Explained {
     pub estimates: Vec<Estimate>,
 }
 
-/// How many parts of a partition tasks read at a time, where all merges are done in time.
+/// How many parts of a partition tasks read at a time, about: where all merges are done in time, and no node is left with fewer maps than are merged at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartsRead {
     /// Parts that a merge reads; none: nothing is merged.
     pub by_merge: u64,
-    /// Maps whose rows these have, of all maps.
+    /// Of how many maps the rows are that a merge reads.
     pub maps_of_merge: u64,
     /// Parts that a reduce reads.
     pub by_reduce: u64,
@@ -117,8 +117,10 @@ fn estimate(strategy: Strategy, sizes: Sizes, maps: usize, plan: &Plan) -> Estim
     let memory = ((sizes.memory_bytes * nodes) as f64 * SHARE_FOR_DATA) as u64;
     let (maps, partitions) = (maps as u64, u64::from(plan.partitions));
     let groups = (nodes * u64::from(plan.groups_per_node)).min(partitions);
+    let read = parts_read(strategy, maps, plan);
+    // Batches of maps that are merged one by one, and rounds of maps in which states are.
+    let batches = read.by_reduce;
     let rounds = maps.div_ceil(plan.maps_per_round as u64).max(1);
-    let folds = maps.div_ceil(plan.merge_factor as u64).max(1);
 
     let in_round = maps.min(2 * plan.maps_per_round as u64);
     let in_fold = maps.min((plan.merge_factor + plan.maps_in_flight) as u64);
@@ -126,9 +128,9 @@ fn estimate(strategy: Strategy, sizes: Sizes, maps: usize, plan: &Plan) -> Estim
     // Merge tasks, bytes merged, bytes that live between the phases, directories of so many objects with a part for each partition.
     let (merges, merged, stored, directories) = match strategy {
         Strategy::Simple => (0, 0, data, maps),
-        Strategy::Riffle => (folds, data, data, folds + in_fold),
-        Strategy::Push => (folds * groups, data, 2 * data, folds + maps),
-        Strategy::TwoStage => (rounds * groups, data, data, rounds + in_round),
+        Strategy::Riffle => (batches, data, data, batches + in_fold),
+        Strategy::Push => (batches * groups, data, 2 * data, batches + maps),
+        Strategy::TwoStage => (batches * groups, data, data, batches + in_round),
         Strategy::Streaming => (rounds * partitions, data * (rounds + 1) / 2, data, 1 + in_round),
     };
     let spilled = match strategy {
@@ -136,7 +138,7 @@ fn estimate(strategy: Strategy, sizes: Sizes, maps: usize, plan: &Plan) -> Estim
         Strategy::Streaming => (1..=rounds).map(|round| (data * round / rounds).saturating_sub(memory)).sum(),
         _ => stored.saturating_sub(memory),
     };
-    let blocks = parts_read(strategy, maps, plan).by_reduce * partitions;
+    let blocks = read.by_reduce * partitions;
     let block_bytes = data / blocks.max(1);
     let reads = if block_bytes == 0 { 0.0 } else { spilled as f64 / block_bytes as f64 };
     let disk = (2.0 * spilled as f64 + reads * SEEK_BYTES) / (DISK_BYTES_PER_S * nodes as f64);
@@ -216,6 +218,9 @@ mod tests {
             (by_merge, maps_of_merge, by_reduce)
         };
         assert_eq!((parts(Strategy::Simple), parts(Strategy::Push)), ((0, 0, 100), (5, 5, 20)));
+        assert_eq!(parts(Strategy::Riffle), (5, 5, 20));
+        let of_few = parts_read(Strategy::TwoStage, 3, &plan);
+        assert_eq!((of_few.by_merge, of_few.by_reduce, parts_read(Strategy::Push, 0, &plan).by_reduce), (3, 1, 1));
         assert_eq!((parts(Strategy::TwoStage), parts(Strategy::Streaming)), ((10, 10, 10), (11, 100, 1)));
         assert_eq!(of(Strategy::Simple).moved_bytes, 5 << 30, "half of it is where it is read");
         assert!(of(Strategy::Push).spilled_bytes > of(Strategy::TwoStage).spilled_bytes);

@@ -15,7 +15,7 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::border::Border;
 use super::dictionaries::{looked_at, of_many_values};
-use super::encoders::{codecs_bytes, page_bytes};
+use super::encoders::{encoder_bytes, encoders_bytes, largest_page, page_bytes, passing_bytes};
 use super::{Compression, SinkError, check_rows};
 use crate::sources::{MemoryBudget, Reservation, array_bytes};
 
@@ -23,9 +23,7 @@ use crate::sources::{MemoryBudget, Reservation, array_bytes};
 pub const GROUP_ROWS: u64 = 122_880;
 /// Most bytes of values in a row group that has more than one row.
 pub const GROUP_BYTES: u64 = 64 << 20;
-/// Bytes of memory for a byte of values in the row group that is being written: encoded pages, and what they were made of while they are compressed.
-const GROUP_MEMORY_FACTOR: u64 = 3;
-/// Bytes of memory for a column: pages that are being filled, tables of dictionaries.
+/// Bytes of memory for a column beside its pages: tables of dictionaries, statistics.
 const COLUMN_BYTES: u64 = 64 << 10;
 
 /// How Parquet is written.
@@ -76,13 +74,21 @@ enum File<W: Write + Send> {
     Failed,
 }
 
-/// What encoders of columns take follows from this.
+/// What encoders take follows from this.
 struct Columns {
     compression: Compression,
-    /// How many columns the file has for each of the table.
-    leaves: Vec<u64>,
-    /// Which columns of the table have a row in this row group that is larger than a page.
-    are_large: Vec<bool>,
+    of_table: Vec<Column>,
+}
+
+/// A column of the table in the row group that is being written.
+#[derive(Clone, Debug, Default)]
+struct Column {
+    /// How many columns the file has for it.
+    leaves: u64,
+    /// Bytes of its values.
+    bytes: u64,
+    /// Whether a row of it has more than a page.
+    has_large: bool,
 }
 
 struct Begun<W> {
@@ -121,8 +127,8 @@ impl<W: Write + Send> ParquetSink<W> {
         let properties = WriterProperties::builder()
             .set_created_by("exobus".to_owned())
             .set_compression(options.compression.codec())
-            .set_data_page_size_limit(page_bytes(options.compression))
-            .set_dictionary_page_size_limit(page_bytes(options.compression))
+            .set_data_page_size_limit(page_bytes(options.compression) as usize)
+            .set_dictionary_page_size_limit(page_bytes(options.compression) as usize)
             .set_sorting_columns((!sorted.is_empty()).then_some(sorted))
             .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
             // It is ended here.
@@ -205,7 +211,7 @@ impl<W: Write + Send> ParquetSink<W> {
     fn end_group(&mut self) -> Result<(), SinkError> {
         self.writer()?.flush().map_err(failed)?;
         self.border.end();
-        self.columns.are_large.fill(false);
+        self.columns.end_group();
         // Smaller is never denied.
         let _ = self.memory.resize(self.columns.foretold(0).min(self.memory.bytes()));
         Ok(())
@@ -226,40 +232,61 @@ impl<W: Write + Send> ParquetSink<W> {
 
 impl Columns {
     fn new(count: usize, parquet: &SchemaDescriptor, compression: Compression) -> Self {
-        let mut leaves = vec![0; count];
-        (0..parquet.num_columns()).for_each(|leaf| leaves[parquet.get_column_root_idx(leaf)] += 1);
-        Self { compression, leaves, are_large: vec![false; count] }
+        let mut of_table = vec![Column::default(); count];
+        (0..parquet.num_columns()).for_each(|leaf| of_table[parquet.get_column_root_idx(leaf)].leaves += 1);
+        Self { compression, of_table }
     }
 
     /// Rows that are written next.
     fn meet(&mut self, batch: &RecordBatch) {
-        let most = page_bytes(self.compression) as u64;
-        for (column, is_large) in batch.columns().iter().zip(&mut self.are_large) {
-            *is_large = *is_large || has_larger_row(column, 0..batch.num_rows(), most);
+        let page = page_bytes(self.compression);
+        for (column, array) in self.of_table.iter_mut().zip(batch.columns()) {
+            column.bytes += array_bytes(array, 0..batch.num_rows());
+            column.has_large = column.has_large || has_larger_row(array, 0..batch.num_rows(), page);
         }
+    }
+
+    fn end_group(&mut self) {
+        self.of_table.iter_mut().for_each(|column| (column.bytes, column.has_large) = (0, false));
     }
 
     /// Memory for a row group with so many bytes of values.
     fn foretold(&self, bytes: u64) -> u64 {
-        let large = self.leaves.iter().zip(&self.are_large).filter(|(_, is_large)| **is_large);
-        let large = large.map(|(leaves, _)| leaves).sum();
-        group_memory(self.compression, bytes, (self.leaves.iter().sum(), large))
+        let page = |column: &Column| largest_page(self.compression, column.bytes, column.has_large);
+        let encoder = |column: &Column| column.leaves * encoder_bytes(self.compression, page(column));
+        let columns = self.of_table.iter().map(|column| column.leaves).sum();
+        let pages = OpenPages {
+            bytes: self.of_table.iter().map(page).sum(),
+            largest: self.of_table.iter().map(page).max().unwrap_or(0),
+        };
+        group_memory(self.compression, (bytes, columns), pages) + self.of_table.iter().map(encoder).sum::<u64>()
     }
 }
 
-/// Memory for a row group with so many bytes of values in so many columns, where so many of these have values that are larger than a page.
-fn group_memory(compression: Compression, bytes: u64, (columns, of_large_values): (u64, u64)) -> u64 {
-    GROUP_MEMORY_FACTOR * bytes + COLUMN_BYTES * columns + codecs_bytes(compression, columns, of_large_values)
+/// Pages that are being filled, one of each column, at most.
+struct OpenPages {
+    /// Of all of them.
+    bytes: u64,
+    largest: u64,
 }
 
-/// Memory for a row group of these columns with so many bytes of values that are smaller than pages.
+/// Memory for a row group with so many bytes of values in so many columns, beside their encoders: pages that are written are no larger than their values, those that are being filled have up
+/// to twice the room, and the one that is ended is compressed into room of its own.
+fn group_memory(compression: Compression, (bytes, columns): (u64, u64), open: OpenPages) -> u64 {
+    bytes + bytes / 8 + open.bytes.min(bytes) + 2 * open.largest + COLUMN_BYTES * columns + passing_bytes(compression)
+}
+
+/// Memory for a row group of these columns with so many bytes of values, none of which is larger than a page.
 pub(crate) fn row_group_memory(schema: &Schema, compression: Compression, bytes: u64) -> u64 {
     // A type that Parquet does not have is refused when a file is opened.
     let columns = ArrowSchemaConverter::new().convert(schema).map_or(0, |parquet| parquet.num_columns() as u64);
-    group_memory(compression, bytes.min(GROUP_BYTES), (columns, 0))
+    let bytes = bytes.min(GROUP_BYTES);
+    let largest = largest_page(compression, bytes, false);
+    let open = OpenPages { bytes: columns * largest, largest };
+    group_memory(compression, (bytes, columns), open) + encoders_bytes(compression, columns, bytes)
 }
 
-/// Whether one of these rows of a column has more bytes than this: half of them have, where it is not one.
+/// Whether one of these rows of a column has more bytes than this. Rows that have no more together have none; of others each half is looked at.
 fn has_larger_row(column: &ArrayRef, rows: Range<usize>, most: u64) -> bool {
     let middle = rows.start.midpoint(rows.end);
     array_bytes(column, rows.clone()) > most

@@ -225,34 +225,35 @@ fn pages_are_as_small_as_memory_for_their_encoders_says() {
         let pages = (0..file.num_row_groups()).flat_map(|group| [0, 1].map(|column| pages(group, column)));
         pages.flat_map(|pages: Box<dyn PageReader>| pages.map(|page| page.unwrap().buffer().len())).max().unwrap()
     };
-    for (compression, page) in [(Compression::Zstd(3), 1 << 20), (Compression::Zstd(9), 80 << 10)] {
-        assert_eq!(encoders::page_bytes(compression), page);
-        let largest = largest(compression, page / 10);
-        assert!(page < largest && largest < 3 * page, "{compression}: {largest}");
+    for compression in [Compression::Zstd(3), Compression::Zstd(9), Compression::Snappy] {
+        let page = encoders::page_bytes(compression);
+        let largest = largest(compression, page as usize / 10) as u64;
+        let most = encoders::largest_page(compression, u64::MAX, false);
+        assert!(page < largest && largest < most, "{compression}: {largest}");
     }
 }
 
+/// Of a column, which has values that are larger than a page, or not; and of many columns with little in each.
 #[test]
-fn encoders_of_columns_are_asked_for_and_those_of_large_values_when_they_are_met() {
+fn encoders_of_columns_are_asked_for_by_what_these_have() {
     let taken = |level: i32, columns: usize, value: usize| {
-        let texts = StringArray::from_iter_values(
-            (0..1100).map(|at| if at == 1099 { "x".repeat(value) } else { at.to_string() }),
-        );
+        let texts: StringArray =
+            (0..1100).map(|at| Some(if at == 1099 { "x".repeat(value) } else { at.to_string() })).collect();
         let column = |at: usize| (at.to_string(), Arc::new(texts.clone()) as ArrayRef);
         let batch = RecordBatch::try_from_iter((0..columns).map(column)).unwrap();
         let options = ParquetOptions { compression: Compression::Zstd(level), ..ParquetOptions::default() };
-        let least = |bytes: &u64| {
-            let sink = ParquetSink::new(Vec::new(), &batch.schema(), &options, &budget(*bytes));
+        let least = |kib: &u64| {
+            let sink = ParquetSink::new(Vec::new(), &batch.schema(), &options, &budget(kib << 10));
             sink.and_then(|mut sink| sink.write(&batch)).is_ok()
         };
-        (0..).map(|mib| mib << 20).find(least).unwrap() >> 20
+        (0..).map(|mib| mib << 10).find(least).unwrap() >> 10
     };
-    // What an encoder of this level takes for each column, beside a few values.
-    let (one, ten) = (taken(19, 1, 9), taken(19, 10, 9));
-    assert!((44..60).contains(&(ten - one)), "{one} MiB, {ten} MiB");
-    let (of_text, of_large) = (taken(19, 1, 9), taken(19, 1, 200 << 10));
-    assert!((80..100).contains(&(of_large - of_text)), "{of_text} MiB, {of_large} MiB");
-    assert!(taken(3, 1, 200 << 10) <= taken(3, 1, 9) + 1);
+    let (small, large) = (taken(19, 1, 9), taken(19, 1, 2 << 20));
+    assert!((60..90).contains(&(large - small)), "{small} MiB, {large} MiB");
+    assert!(taken(3, 1, 2 << 20) < 12 + taken(3, 1, 9));
+    // 11 KB in each.
+    let (one, many) = (taken(19, 1, 9), taken(19, 101, 9));
+    assert!((50..80).contains(&(many - one)), "{one} MiB, {many} MiB");
 }
 
 #[test]

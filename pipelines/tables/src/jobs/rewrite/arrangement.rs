@@ -71,7 +71,7 @@ impl Arrangement {
         self.key().unwrap_or_default().iter().chain(order_by).cloned().collect()
     }
 
-    /// What the key of a row takes beside its values, bytes, about: where it ends, and what is in front of each value and behind it; the hash of a place.
+    /// Bytes that the key of a row takes beside its values, about: a number says where it ends, and each value has bytes in front of it and behind it. A random order has a hash instead.
     pub(super) fn key_bytes(&self) -> u64 {
         match self.seed() {
             Some(_) => (HASH_BYTES + size_of::<u32>()) as u64,

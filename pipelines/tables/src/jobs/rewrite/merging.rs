@@ -30,6 +30,7 @@ const WINDOW_ROWS: usize = 64;
 const KEYS_BYTES: u64 = 16 << 20;
 /// What a row takes that is given out: among those that stay or are left out, and where who gets them puts them.
 const PICKED_BYTES: u64 = 4 * size_of::<Pick>() as u64;
+
 /// Memory that merging so many parts of a file takes, bytes: keys of windows, rows of these that are put in order, and what batches take. Keys longer than what each part has of those 16 MiB take
 /// more; that is asked for when it is met.
 pub(super) fn merging_bytes(file: FileAbout, parts: u64) -> u64 {

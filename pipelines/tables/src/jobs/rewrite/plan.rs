@@ -36,7 +36,8 @@ impl FileAbout {
 
     /// What the batches of so many parts take besides their rows.
     pub(super) fn batches_bytes(self, parts: u64) -> u64 {
-        (parts + self.part_bytes() / BYTES_MAX + self.rows / ROWS_MAX as u64) * self.columns * COLUMN_BYTES
+        let batches = parts + self.part_bytes() / BYTES_MAX + self.rows / ROWS_MAX as u64;
+        batches.min(self.rows) * self.columns * COLUMN_BYTES
     }
 
     /// What a reduce of so many parts takes beside the store: what puts its rows in order, and what its sink has of a row group.
@@ -50,7 +51,7 @@ impl FileAbout {
         LOOK_BYTES + merging_bytes(merged, parts.by_merge) + merged.rows * PICK_BYTES
     }
 
-    /// What of its rows a merge has.
+    /// The part of its rows that a merge reads.
     fn merged(self, parts: PartsRead, maps: u64) -> Self {
         let share =
             |all: u64| (u128::from(all) * u128::from(parts.maps_of_merge)).div_ceil(u128::from(maps.max(1))) as u64;
@@ -72,19 +73,25 @@ pub(super) fn check_memory(
     }
     let mib = file.bytes >> 20;
     if parts.by_merge > 0 {
-        // One partition at least is read and made at a time.
         let whole = 2 * file.merged(parts, maps).part_bytes();
         let what = || format!("merging {} parts of a file of {mib} MiB of values", parts.by_merge);
         refuse_beyond(sizes, (file.merge_bytes(parts, maps), whole), what)?;
     }
     let (outside, whole) = (file.reduce_bytes(parts.by_reduce), file.part_bytes() + file.part_bytes() / 8);
-    let is_for_parts = file.batches_bytes(parts.by_reduce) > whole;
-    let what = || match is_for_parts {
-        true => format!(
-            "a file of {mib} MiB of values, which comes in {} parts of {} columns,",
-            parts.by_reduce, file.columns
+    let of_batches = file.batches_bytes(parts.by_reduce);
+    // What takes most is what there is to be less of: smaller files have smaller row groups, too.
+    let what = || match whole.max(of_batches).max(file.sink_bytes / 2) {
+        most if most == whole => format!("a file of {mib} MiB of values, of which more --files are smaller,"),
+        most if most == of_batches => format!(
+            "a file of {mib} MiB of values that comes in {} parts of {} columns, which --strategy two_stage makes fewer,",
+            parts.by_reduce,
+            file.columns - 1
         ),
-        false => format!("a file of {mib} MiB of values, of which more --files are smaller,"),
+        _ => format!(
+            "writing a row group of {} columns, which takes {} MiB, less with fewer columns (--select), fewer --row-group-rows or a lower level of --compression,",
+            file.columns - 1,
+            file.sink_bytes >> 20
+        ),
     };
     refuse_beyond(sizes, (outside, whole), what)
 }
@@ -138,7 +145,7 @@ mod tests {
     use super::*;
     use crate::jobs::described::{DescribedFile, DescribedSplit};
     use crate::jobs::{FileSize, WriteOptions};
-    use crate::sinks::FileForm;
+    use crate::sinks::{Compression, FileForm, OutputFormat};
 
     fn described(files: &[&[u64]]) -> Described {
         let file = |(number, splits): (usize, &&[u64])| DescribedFile {
@@ -155,10 +162,15 @@ mod tests {
 
     /// A file of Parquet.
     fn file(bytes: u64, rows: u64) -> FileAbout {
-        let field = |at: usize| Field::new(at.to_string(), DataType::Int64, true);
-        let schema = Schema::new((0..10).map(field).collect::<Vec<_>>());
-        let sink_bytes = WriteOptions::default().sink_bytes(FileForm::default(), &schema, (bytes, rows));
-        FileAbout { bytes, rows, columns: 10, key_bytes: 16, sink_bytes }
+        file_of(10, Compression::Snappy, (bytes, rows))
+    }
+
+    fn file_of(columns: usize, compression: Compression, (bytes, rows): (u64, u64)) -> FileAbout {
+        let field = |at: usize| Field::new(at.to_string(), DataType::Utf8, true);
+        let schema = Schema::new((0..columns).map(field).collect::<Vec<_>>());
+        let form = FileForm::new(OutputFormat::Parquet, Some(compression)).unwrap();
+        let sink_bytes = WriteOptions::default().sink_bytes(form, &schema, (bytes, rows));
+        FileAbout { bytes, rows, columns: columns as u64 + 1, key_bytes: 16, sink_bytes }
     }
 
     /// So many maps, of which nothing is merged.
@@ -170,14 +182,25 @@ mod tests {
     fn parts_are_counted_as_the_strategy_has_them() {
         let mib = 1 << 20;
         let sizes = |memory: u64| Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
-        let about = FileAbout { columns: 100, ..file(128 * mib, mib) };
+        let about = FileAbout { columns: 101, ..file(128 * mib, mib) };
         let check = |memory: u64, parts| {
             let checked = check_memory(&described(&[&[mib]]), sizes(memory), (about, parts, 10_000));
             checked.map_err(|error| error.to_string())
         };
         // What parts take is not less where files are smaller.
         let error = check(480, as_they_are(10_000)).unwrap_err();
-        assert!(error.contains("10000 parts of 100 columns") && !error.contains("--files"), "{error}");
+        assert!(
+            error.contains("10000 parts of 100 columns") && error.contains("two_stage") && !error.contains("--files"),
+            "{error}"
+        );
+        // Nor what encoders of a high level take.
+        let wide = file_of(1_000, Compression::Zstd(19), (mib, 1_000));
+        let error = check_memory(&described(&[&[mib]]), sizes(200), (wide, as_they_are(1), 1)).unwrap_err().to_string();
+        assert!(
+            error.contains("of 1000 columns") && error.contains("lower level") && !error.contains("--files"),
+            "{error}"
+        );
+        assert_eq!(check_memory(&described(&[&[mib]]), sizes(480), (wide, as_they_are(1), 1)), Ok(()));
         let merged = PartsRead { by_merge: 100, maps_of_merge: 100, by_reduce: 100 };
         assert_eq!(check(480, merged), Ok(()));
         // A merge knows where each of its rows stands.
@@ -219,10 +242,16 @@ mod tests {
         let memory_bytes = 512 * mib - SET_ASIDE_BYTES;
         let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
         let FileSize::Bytes(bytes) = FileSize::default() else { panic!("files are of so many bytes") };
-        // Of rows of 100 bytes, and of 4: a file has as many bytes with their places.
-        for row in [100, 4] {
+        for row in [4, 100, 600, 1_000, 10_000, 100_000] {
+            // A file has as many bytes with the places of its rows.
             let rows = bytes / (row + PLACE_BYTES);
-            check_memory(&described(&[&[64 * mib]]), sizes, (file(rows * row, rows), as_they_are(200), 200)).unwrap();
+            for (columns, compression) in
+                [(1, Compression::None), (40, Compression::Snappy), (10, Compression::Zstd(1))]
+            {
+                let about = file_of(columns, compression, (rows * row, rows));
+                let checked = check_memory(&described(&[&[64 * mib]]), sizes, (about, as_they_are(200), 200));
+                assert!(checked.is_ok(), "rows of {row} bytes, {columns} columns, {compression}: {checked:?}");
+            }
         }
         check_memory(&described(&[&[64 * mib]]), sizes, (file(bytes, bytes / 4), as_they_are(200), 200)).unwrap_err();
     }
