@@ -6,11 +6,12 @@ use super::Compression;
 const GZIP_BYTES: u64 = 512 << 10;
 /// What an encoder of text by Zstandard takes beside the tables of its level: buffers, and what is written at a time.
 const STREAM_BYTES: u64 = 1 << 20;
-/// A page of Parquet ends behind the values with which it has so many bytes. These are written some at a time, so it has less than [`PAGE_FACTOR`] times as much, unless one of them has more alone.
-const PAGE_BYTES: u64 = 1 << 20;
-/// As [`PAGE_BYTES`], by levels of Zstandard from 7 on: their tables grow with the page.
-const SMALL_PAGE_BYTES: u64 = PAGE_BYTES / PAGE_FACTOR;
-const PAGE_FACTOR: u64 = 3;
+/// A page of Parquet, one of a dictionary, too, ends behind the values with which it has so many bytes.
+pub(super) const PAGE_BYTES: u64 = (1 << 20) - LARGE_BYTES;
+/// A value of more is large: it may be all of a page, whatever its size.
+pub(super) const LARGE_BYTES: u64 = 64 << 10;
+/// Values are written some at a time, which are no more than a page and one of them: so pages without large values have less than this.
+const LARGEST_PAGE_BYTES: u64 = 2 << 20;
 
 /// What an encoder of text takes.
 pub(crate) fn packing_bytes(compression: Compression) -> u64 {
@@ -21,17 +22,9 @@ pub(crate) fn packing_bytes(compression: Compression) -> u64 {
     }
 }
 
-/// With how many bytes pages of Parquet end.
-pub(super) fn page_bytes(compression: Compression) -> u64 {
-    match compression {
-        Compression::Zstd(7..) => SMALL_PAGE_BYTES,
-        _ => PAGE_BYTES,
-    }
-}
-
-/// Bytes of the largest page that a column of so many bytes can have. `has_large`: one of its values may have more than a page.
-pub(super) fn largest_page(compression: Compression, bytes: u64, has_large: bool) -> u64 {
-    if has_large { bytes } else { bytes.min(PAGE_FACTOR * page_bytes(compression)) }
+/// Bytes of the largest page that a column of so many bytes can have. `has_large`: one of its values is large.
+pub(super) fn largest_page(bytes: u64, has_large: bool) -> u64 {
+    if has_large { bytes } else { bytes.min(LARGEST_PAGE_BYTES) }
 }
 
 /// What the encoder of a column takes, of which the library of Parquet has one for each column while a row group is written, whose largest page has so many bytes.
@@ -48,15 +41,15 @@ pub(super) fn passing_bytes(compression: Compression) -> u64 {
     if matches!(compression, Compression::Gzip(_)) { GZIP_BYTES } else { 0 }
 }
 
-/// What encoders of so many columns take at most that have so many bytes together, none of them a value that is larger than a page.
+/// What encoders of so many columns take at most that have so many bytes together, and no large values.
 pub(super) fn encoders_bytes(compression: Compression, columns: u64, bytes: u64) -> u64 {
     let each = |page| encoder_bytes(compression, page);
     let least = each(0);
-    let of_largest_pages = columns * each(largest_page(compression, bytes, false));
+    let of_largest_pages = columns * each(largest_page(bytes, false));
     // A page of more than half of a size in the table has so much more than the least for each of its bytes.
     let most_for_a_byte = (SMALLEST_PAGE_LOG..=LARGEST_PAGE_LOG)
         .map(|log| 1 << log)
-        .filter(|page| *page <= 2 * PAGE_FACTOR * page_bytes(compression))
+        .filter(|page| *page <= LARGEST_PAGE_BYTES)
         .map(|page| (each(page) - least).div_ceil(page / 2))
         .max();
     of_largest_pages.min(columns * least + most_for_a_byte.unwrap_or(0) * bytes)
@@ -170,7 +163,7 @@ mod tests {
                 for of_each in (8..25).map(|log| 1 << log) {
                     for columns in [1, 7, 50, 1_000] {
                         let large = columns.min(bytes / of_each);
-                        let each = |bytes| encoder_bytes(compression, largest_page(compression, bytes, false));
+                        let each = |bytes| encoder_bytes(compression, largest_page(bytes, false));
                         let takes = large * each(of_each) + (columns - large) * each(0);
                         let said = encoders_bytes(compression, columns, bytes);
                         assert!(takes <= said, "level {level}, {columns} columns, {bytes} bytes: {takes} of {said}");

@@ -15,7 +15,7 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::border::Border;
 use super::dictionaries::{looked_at, of_many_values};
-use super::encoders::{encoder_bytes, encoders_bytes, largest_page, page_bytes, passing_bytes};
+use super::encoders::{LARGE_BYTES, PAGE_BYTES, encoder_bytes, encoders_bytes, largest_page, passing_bytes};
 use super::{Compression, SinkError, check_rows};
 use crate::sources::{MemoryBudget, Reservation, array_bytes};
 
@@ -87,7 +87,7 @@ struct Column {
     leaves: u64,
     /// Bytes of its values.
     bytes: u64,
-    /// Whether a row of it has more than a page.
+    /// Whether a row of it is large.
     has_large: bool,
 }
 
@@ -127,8 +127,8 @@ impl<W: Write + Send> ParquetSink<W> {
         let properties = WriterProperties::builder()
             .set_created_by("exobus".to_owned())
             .set_compression(options.compression.codec())
-            .set_data_page_size_limit(page_bytes(options.compression) as usize)
-            .set_dictionary_page_size_limit(page_bytes(options.compression) as usize)
+            .set_data_page_size_limit(PAGE_BYTES as usize)
+            .set_dictionary_page_size_limit(PAGE_BYTES as usize)
             .set_sorting_columns((!sorted.is_empty()).then_some(sorted))
             .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
             // It is ended here.
@@ -239,10 +239,9 @@ impl Columns {
 
     /// Rows that are written next.
     fn meet(&mut self, batch: &RecordBatch) {
-        let page = page_bytes(self.compression);
         for (column, array) in self.of_table.iter_mut().zip(batch.columns()) {
             column.bytes += array_bytes(array, 0..batch.num_rows());
-            column.has_large = column.has_large || has_larger_row(array, 0..batch.num_rows(), page);
+            column.has_large = column.has_large || has_larger_row(array, 0..batch.num_rows(), LARGE_BYTES);
         }
     }
 
@@ -252,7 +251,7 @@ impl Columns {
 
     /// Memory for a row group with so many bytes of values.
     fn foretold(&self, bytes: u64) -> u64 {
-        let page = |column: &Column| largest_page(self.compression, column.bytes, column.has_large);
+        let page = |column: &Column| largest_page(column.bytes, column.has_large);
         let encoder = |column: &Column| column.leaves * encoder_bytes(self.compression, page(column));
         let columns = self.of_table.iter().map(|column| column.leaves).sum();
         let pages = OpenPages {
@@ -276,12 +275,12 @@ fn group_memory(compression: Compression, (bytes, columns): (u64, u64), open: Op
     bytes + bytes / 8 + open.bytes.min(bytes) + 2 * open.largest + COLUMN_BYTES * columns + passing_bytes(compression)
 }
 
-/// Memory for a row group of these columns with so many bytes of values, none of which is larger than a page.
+/// Memory for a row group of these columns with so many bytes of values, none of which is large.
 pub(crate) fn row_group_memory(schema: &Schema, compression: Compression, bytes: u64) -> u64 {
     // A type that Parquet does not have is refused when a file is opened.
     let columns = ArrowSchemaConverter::new().convert(schema).map_or(0, |parquet| parquet.num_columns() as u64);
     let bytes = bytes.min(GROUP_BYTES);
-    let largest = largest_page(compression, bytes, false);
+    let largest = largest_page(bytes, false);
     let open = OpenPages { bytes: columns * largest, largest };
     group_memory(compression, (bytes, columns), open) + encoders_bytes(compression, columns, bytes)
 }

@@ -215,25 +215,25 @@ fn row_groups_have_64_mib_at_most_and_bytes_are_the_same_each_time() {
 #[test]
 fn pages_are_as_small_as_memory_for_their_encoders_says() {
     let largest = |compression: Compression, value: usize| {
-        let texts = StringArray::from_iter_values((0..400_u32).map(|at| format!("{at:05}").repeat(value / 5)));
-        let numbers = Int64Array::from_iter_values((0..400).map(|at| at * 977));
+        let texts =
+            StringArray::from_iter_values((0..8_000_000 / value as u32).map(|at| format!("{at:05}").repeat(value / 5)));
+        let numbers = Int64Array::from_iter_values((0..8_000_000 / value as i64).map(|at| at * 977));
         let columns = [("t", Arc::new(texts) as ArrayRef), ("n", Arc::new(numbers))];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let bytes = write_parquet(&[batch], &ParquetOptions { compression, ..ParquetOptions::default() });
+        let bytes = write_parquet(&[batch], &ParquetOptions::default());
         let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let pages = |group, column| file.get_row_group(group).unwrap().get_column_page_reader(column).unwrap();
         let pages = (0..file.num_row_groups()).flat_map(|group| [0, 1].map(|column| pages(group, column)));
         pages.flat_map(|pages: Box<dyn PageReader>| pages.map(|page| page.unwrap().buffer().len())).max().unwrap()
     };
-    for compression in [Compression::Zstd(3), Compression::Zstd(9), Compression::Snappy] {
-        let page = encoders::page_bytes(compression);
-        let largest = largest(compression, page as usize / 10) as u64;
-        let most = encoders::largest_page(compression, u64::MAX, false);
-        assert!(page < largest && largest < most, "{compression}: {largest}");
+    let page = encoders::PAGE_BYTES;
+    for value in [100, 5_000, encoders::LARGE_BYTES as usize - 10] {
+        let largest = largest(value) as u64;
+        assert!(page < largest && largest < encoders::largest_page(u64::MAX, false), "{value}: {largest}");
     }
 }
 
-/// Of a column, which has values that are larger than a page, or not; and of many columns with little in each.
+/// Of a column, which has a large value, or not; and of many columns with little in each.
 #[test]
 fn encoders_of_columns_are_asked_for_by_what_these_have() {
     let taken = |level: i32, columns: usize, value: usize| {
