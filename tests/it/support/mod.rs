@@ -31,7 +31,8 @@ pub fn submitters_token() -> &'static Path {
     TOKEN.get_or_init(make).path()
 }
 
-/// The binary, with an environment that holds nothing of ours but the submitters' token.
+/// The binary, with an environment that holds nothing of ours but the submitters' token; jobs that do not end leave their logs in the
+/// folder that the tests have for themselves, unless a test has its own.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exobus"));
     command.args(args).stdin(Stdio::null());
@@ -41,6 +42,7 @@ pub fn command(args: &[&str]) -> Command {
         }
     }
     command.env("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE", submitters_token());
+    command.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
     command
 }
 
