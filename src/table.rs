@@ -361,7 +361,7 @@ pub(crate) fn listed(inputs: &[PathBuf], partial: bool) -> Result<Vec<(Location,
     };
     visit_files((inputs, partial), |_| Ok(()), add)?;
     match files.is_empty() {
-        true => Err(FileError::NoFiles { path: PathBuf::new() }),
+        true => Err(FileError::NoFiles { path: PathBuf::new(), folder: None }),
         false => Ok(files),
     }
 }

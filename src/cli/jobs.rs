@@ -28,7 +28,7 @@ pub struct SetupArgs {
     #[arg(long, value_name = "DIR")]
     pub spill: Vec<PathBuf>,
     /// Number of output files [default: chosen from the input's size and the memory]
-    #[arg(long, visible_alias = "files", value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, visible_alias = "files", value_name = "R", value_parser = partitions)]
     pub partitions: Option<u32>,
     /// Tasks that run at a time [default: two for each cpu]. Not on a cluster
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -42,6 +42,12 @@ pub struct SetupArgs {
     /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// A number of output files, for an option of two names.
+fn partitions(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=1_000_000).contains(number));
+    number.ok_or_else(|| "--files, or --partitions, takes a number from 1 to 1000000".to_owned())
 }
 
 /// What every job takes.

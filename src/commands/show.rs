@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use exobus_files::{FileStatus, Location};
 use exobus_tables::look::{ColumnStatistics, FirstRows, Look, TableStatistics, Value};
-use exobus_tables::sources::{FixedBudget, SourceError, print_column, print_type};
+use exobus_tables::sources::{FixedBudget, SourceError, parse_schema, print_column, print_type};
 use serde_json::json;
 
 use crate::cli::ShowArgs;
@@ -19,7 +19,7 @@ use crate::table::{self, LOOK_BYTES};
 /// # Errors
 /// Files that are no table; columns and conditions that do not fit it.
 pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
-    let files = listed(&args.input, args.partial)?;
+    let files = listed(&args.input, args.partial).map_err(|failure| types_for_names(args).unwrap_or(failure))?;
     let options = args.read.options(args.schema_text.clone());
     let look = Look::new(files, options, Arc::new(FixedBudget::new(LOOK_BYTES)));
     let text = match args {
@@ -31,6 +31,16 @@ pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
     // Whoever reads may have seen enough.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
     Ok(Exit::Success)
+}
+
+/// Elsewhere `--schema` takes the types of columns: where they are given for a name of a file, what says them here.
+fn types_for_names(args: &ShowArgs) -> Option<Failure> {
+    let is_types =
+        |path: &&PathBuf| !path.exists() && parse_schema(&path.to_string_lossy()).is_ok_and(|of| !of.is_empty());
+    let types = args.input.iter().find(is_types).filter(|_| args.schema)?.display().to_string();
+    let what =
+        "is no file: of show, --schema takes no value and prints names and types; types of columns of text are said by";
+    Some(Failure::text(Exit::Usage, format!("{types:?} {what} --schema-text {types:?}")))
 }
 
 /// The files that these names stand for, one at least.

@@ -116,6 +116,26 @@ fn records_are_shown_too() {
 #[test]
 fn packed_text_that_was_written_is_shown_and_checked_as_other_files_are() {
     let scratch = Scratch::new();
+#[test]
+fn what_is_no_file_is_told_with_what_to_do() {
+    let scratch = Scratch::new();
+    let input = write_table(&scratch);
+    let types = ["show", &input, "--schema", "id int32, price text"];
+    exobus(&types).expect(2, &["\"id int32, price text\" is no file", "--schema-text \"id int32, price text\""]);
+    let missing = exobus(&["show", &input, "--schema", "missing"]);
+    missing.expect(3, &["missing: look up: No such file"]);
+    fs::create_dir_all(scratch.path("nested/y=1")).unwrap();
+    fs::write(scratch.path("nested/y=1/a.csv"), "id\n1\n").unwrap();
+    let (nested, pattern) = (scratch.text("nested"), scratch.text("nested/**/*.csv"));
+    exobus(&["show", &nested]).expect(3, &["no files in this directory", "y=1", &format!("'{pattern}'")]);
+    exobus(&["show", &pattern]).expect(0, &[]);
+    let (output, key) = (scratch.text("out"), ["--key", "id"]);
+    for option in ["--files", "--partitions"] {
+        let args = [&["sort", &input, "--output", &output, option, "0"][..], &key].concat();
+        exobus(&args).expect(2, &["--files", "--partitions", "from 1 to 1000000"]);
+    }
+}
+
     let (input, output) = (write_table(&scratch), scratch.text("packed"));
     let args = ["sort", &input, "--output", &output, "--key", "id:desc", "--files", "2", "--compression", "gzip"];
     support::with_own_spill(&scratch, &[&args[..], &["--verify"]].concat()).expect(0, &[]);

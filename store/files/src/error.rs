@@ -1,7 +1,7 @@
 //! What can go wrong with a file. Every error names the file; where it has one, the offset.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use exobus_store::JobId;
 
@@ -12,13 +12,13 @@ use crate::folder::{Claim, Standing};
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The operating system refused or failed.
-    #[error("{}: {operation} at offset {offset}: {source}", path.display())]
+    #[error("{}: {operation}{}: {source}", path.display(), at(*offset))]
     Io {
         /// Which file or directory.
         path: PathBuf,
         /// What was tried.
         operation: &'static str,
-        /// Byte offset in the file; 0 where the operation is about the whole file.
+        /// Byte offset in the file; 0, which is not said, where the operation begins there or is about the whole file.
         offset: u64,
         /// What the system said.
         source: io::Error,
@@ -157,10 +157,12 @@ pub enum FileError {
         known: u64,
     },
     /// An input directory holds no files.
-    #[error("{}: no files in this directory", path.display())]
+    #[error("{}: no files in this directory{}", path.display(), within(path, folder.as_deref()))]
     NoFiles {
         /// Which directory.
         path: PathBuf,
+        /// Name of a directory in it, which may have some: files are those of the directory alone.
+        folder: Option<String>,
     },
     /// Nothing is named as a pattern says.
     #[error("{}: no file has such a name, and `*`, `?`, `[...]` and `**` in it match none", path.display())]
@@ -196,6 +198,19 @@ pub enum FileError {
         /// The schemes that are known, with commas between them.
         known: String,
     },
+}
+
+/// What is to be said of the files in folders of a directory without files.
+fn within(directory: &Path, folder: Option<&str>) -> String {
+    let pattern = |end: &str| directory.join(end).display().to_string();
+    folder.map_or(String::new(), |folder| {
+        let (all, some) = (pattern("**"), pattern("**/*.csv"));
+        format!(", but folders ({folder:?}): '{all}' stands for all files in these, '{some}' for those of such names")
+    })
+}
+
+fn at(offset: u64) -> String {
+    if offset == 0 { String::new() } else { format!(" at offset {offset}") }
 }
 
 /// Whether this process, or the system, has run out of descriptors, threads or memory: others give some back.

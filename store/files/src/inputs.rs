@@ -77,7 +77,7 @@ fn visit_folder<E: From<FileError>>(
         check_input_folder(folder)?;
     }
     let system = folder.system()?;
-    let mut any = false;
+    let (mut any, mut first_folder) = (false, None);
     for entry in system.list(folder)? {
         let entry = entry?;
         let location = folder.join(&entry.name);
@@ -88,13 +88,19 @@ fn visit_folder<E: From<FileError>>(
             }
             kind => kind,
         };
-        if let Kind::File(status) = kind {
-            any = true;
-            file(&location, status)?;
+        match kind {
+            Kind::File(status) => {
+                any = true;
+                file(&location, status)?;
+            }
+            Kind::Folder if first_folder.is_none() => {
+                first_folder = Some(entry.name.to_string_lossy().into_owned());
+            }
+            _ => (),
         }
     }
     match any {
         true => Ok(()),
-        false => Err(FileError::NoFiles { path: folder.to_path_buf() }.into()),
+        false => Err(FileError::NoFiles { path: folder.to_path_buf(), folder: first_folder }.into()),
     }
 }

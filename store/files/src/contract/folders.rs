@@ -199,7 +199,7 @@ pub fn a_commit_that_is_stopped_anywhere_is_done_again_or_withdrawn(fixture: &Fi
             let one = claimed(&fixture, ONE);
             let tokens = write_parts(&one, "1");
             let given = Cell::new(0);
-            let stop = || FileError::NoFiles { path: "stopped".into() };
+            let stop = || FileError::NoFiles { path: "stopped".into(), folder: None };
             let done = one.commit("1", ("test", &Schema::bytes()), |take| {
                 tokens.iter().try_for_each(|token| {
                     if given.replace(given.get() + 1) == stop_at { Err(stop()) } else { take(token) }

@@ -179,12 +179,25 @@ pub fn a_pattern_stands_for_the_files_that_match(fixture: &Fixture) {
     assert!(matches!(visit(&missing), Err(FileError::NoMatch { path }) if path == missing.to_path_buf()));
 }
 
+/// Files in folders of a folder are input by a pattern, which the error says.
+pub fn a_folder_that_has_folders_alone_says_which_pattern_has_their_files(fixture: &Fixture) {
+    let folder = fixture.folder.join("folder");
+    let files = ["y=1/a.csv", "y=2/m=3/b.csv"].map(|name| folder.join(name));
+    files.iter().for_each(|file| (fixture.put)(file, b"text"));
+    let error = visit(&folder).unwrap_err().to_string();
+    assert!(error.contains("no files in this directory, but folders (\"y=1\")"), "{error}");
+    for pattern in ["**", "**/*.csv"].map(|end| folder.join(end)) {
+        assert!(error.contains(&format!("'{pattern}'")), "{pattern}: {error}");
+        assert_eq!(visit(&pattern).unwrap(), files.clone().map(|file| (file, 4)));
+    }
+}
+
 /// By whatever name it is given; a folder may be called so.
 pub fn what_is_hidden_is_never_input(fixture: &Fixture) {
     let folder = fixture.folder.join("_folder");
     let (seen, hidden) = (folder.join("seen"), [folder.join("_hidden"), folder.join(".hidden")]);
     hidden.iter().for_each(|file| (fixture.put)(file, b"hidden"));
-    assert!(matches!(visit(&folder), Err(FileError::NoFiles { path }) if path == folder.to_path_buf()));
+    assert!(matches!(visit(&folder), Err(FileError::NoFiles { path, folder: None }) if path == folder.to_path_buf()));
     (fixture.put)(&seen, b"seen");
     assert_eq!(visit(&folder).unwrap(), [(seen.clone(), 4)]);
     assert_eq!(visit(&seen).unwrap(), [(seen, 4)]);
