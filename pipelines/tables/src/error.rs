@@ -71,12 +71,12 @@ pub enum TableError {
         place: String,
     },
     /// There is no column of this name.
-    #[error("no column {column}{}", nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    #[error("no column {column}{}", hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
     NoColumn {
         /// The name, or a path of names with dots.
         column: String,
-        /// The name that is most like it.
-        nearest: Option<String>,
+        /// What may help, such as the name that is most like it.
+        hint: Option<String>,
     },
     /// A column was selected twice.
     #[error("column {column} is selected twice: name it once")]

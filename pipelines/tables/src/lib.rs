@@ -23,6 +23,7 @@ pub mod expression;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod guard;
+mod hint;
 mod ipc_schema;
 pub mod jobs;
 pub mod look;

@@ -244,11 +244,3 @@ pub(crate) fn unpacked(array: &ArrayRef) -> Result<ArrayRef, TableError> {
     let places = UInt64Array::from_iter(places.into_iter().map(|place| place.map(|at| at as u64)));
     Ok(take(values.as_ref(), &places, None)?)
 }
-
-/// The name that is most like one, if any is.
-pub(crate) fn nearest<'a>(column: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    const ALIKE: f64 = 0.75;
-    let likeness = |name: &str| strsim::jaro_winkler(&name.to_lowercase(), &column.to_lowercase());
-    let of = names.into_iter().map(|name| (likeness(name), name)).filter(|(likeness, _)| *likeness >= ALIKE);
-    of.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name.to_owned())
-}

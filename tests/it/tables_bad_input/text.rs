@@ -22,9 +22,44 @@ fn text_that_is_no_table_is_told_by_line_and_column_and_with_what_to_do() {
         ("torn.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\xff and no more", &["damaged at byte", "unpacked"]),
         ("torn.csv.zst", b"\x28\xb5\x2f\xfd\x04\x58 and no more", &["damaged at byte", "unpacked"]),
         ("records", b"id,city\n1,rome\n", &["records", "--input-format"]),
+        ("lines.json", b"{\"id\":1}\n", &[".json is none of the extensions", ".parquet", "write it as Parquet or CSV"]),
+        ("text.txt", b"id,city\n1,rome\n", &[".txt is none of the extensions", "--input-format csv or tsv"]),
+        ("parquet.csv", b"PAR1\x15\x04\x15\0", &["Parquet", "--input-format parquet"]),
+        ("arrow.tsv", b"ARROW1\0\0\xff\xff\xff\xff", &["Arrow", "--input-format arrow"]),
     ] {
         fs::write(scratch.path(name), text).unwrap();
         refused(&scratch, name, &[], 1, &[&[name], texts].concat());
+    }
+}
+
+/// Also where text only begins like a file of another format.
+#[test]
+fn a_header_that_has_no_such_column_is_told_with_what_it_has() {
+    let scratch = Scratch::new();
+    for (name, text, key, texts) in [
+        ("semicolons.csv", "id;city\n1;rome\n", "id", &["no column id", "\"id;city\"", "';'", "no option"][..]),
+        ("tabs.csv", "id\tcity\n1\trome\n", "id", &["no column id", "--input-format tsv"]),
+        ("zero.csv", "", "id", &["no column id", "no first row"]),
+        ("sql.csv", "id,city\n1,rome\n", "id desc", &["no column id desc", "did you mean id:desc?"]),
+        ("letters.csv", "PAR1,ARROW1\n1,2\n", "id", &["no column id"]),
+    ] {
+        fs::write(scratch.path(name), text).unwrap();
+        refused(&scratch, name, &["--key", key], 2, texts);
+    }
+    let select = ["--select", "id city"];
+    refused(&scratch, "sql.csv", &select, 2, &["no column id city", "did you mean id,city?"]);
+}
+
+#[test]
+fn a_file_that_is_no_table_beside_tables_is_told_with_the_pattern_of_these() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("mixed")).unwrap();
+    fs::write(scratch.path("mixed/b.csv.gz"), "").unwrap();
+    for other in ["README", "notes.txt"] {
+        fs::write(scratch.path("mixed").join(other), "of other people").unwrap();
+        let pattern = format!("'{}'", scratch.text("mixed/*.csv.gz"));
+        refused(&scratch, "mixed", &[], 1, &[other, "b.csv.gz", &pattern]);
+        fs::remove_file(scratch.path("mixed").join(other)).unwrap();
     }
 }
 

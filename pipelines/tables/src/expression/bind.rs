@@ -10,7 +10,8 @@ use super::ranges::Ranges;
 use super::tree::{Comparison, Expression, Kind, Literal, Operand, OperandKind};
 use super::{ExpressionError, parser};
 use crate::TableError;
-use crate::plain::{nearest, unencoded};
+use crate::hint::hint;
+use crate::plain::unencoded;
 use crate::semantics::find_column;
 use crate::sources::print_type;
 
@@ -69,9 +70,9 @@ impl Binder<'_> {
         let Some((path, data_type)) = find_column(self.schema.fields(), name)? else {
             let mut names = Vec::new();
             add_names(self.schema.fields(), "", &mut names);
-            let nearest = nearest(name, names.iter().map(String::as_str));
-            let like = nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-            return Err(self.wrong(operand, format!("no column {name}{like}")));
+            let hint = hint(name, names.iter().map(String::as_str));
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            return Err(self.wrong(operand, format!("no column {name}{hint}")));
         };
         let top = self.schema.field(path[0]);
         Ok(BoundColumn { path, top: (top.name().clone(), top.data_type().clone()), data_type })

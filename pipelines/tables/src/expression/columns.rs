@@ -71,7 +71,7 @@ impl BoundColumn {
 
 fn found<'a>(schema: &'a Schema, at: usize, name: &str) -> Result<&'a DataType, TableError> {
     let Some(field) = schema.fields().get(at) else {
-        return Err(TableError::NoColumn { column: name.to_owned(), nearest: None });
+        return Err(TableError::NoColumn { column: name.to_owned(), hint: None });
     };
     match field.name() == name {
         true => Ok(field.data_type()),

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::TableError;
 use crate::expression::Expression;
-use crate::plain::nearest;
+use crate::hint::{did_you_mean, no_column};
 use crate::semantics::{KeyColumn, find_column};
 use crate::sources::parquet::LastDecoding;
 use crate::sources::text::INFERRED_FILES;
 use crate::sources::{
-    InputFile, InputFormat, MemoryBudget, NamedTypes, Source, SourceError, TextOptions, parse_schema,
+    InputFile, InputFormat, MemoryBudget, NamedTypes, Source, SourceError, TextOptions, alike, parse_schema,
 };
 
 /// How the files of a table are read, as far as somebody says.
@@ -51,10 +51,17 @@ impl ReadOptions {
             let format = self.format(&location).map_err(named)?;
             has_text |= format.is_text();
             let (other, of_other) = first.get_or_insert_with(|| (location.clone(), format));
-            if (format == InputFormat::Records) != (*of_other == InputFormat::Records) {
+            let table = match (format, *of_other) {
+                (InputFormat::Records, InputFormat::Records) => None,
+                (InputFormat::Records, _) => Some(&*other),
+                (_, InputFormat::Records) => Some(&location),
+                _ => None,
+            };
+            if let Some(table) = table {
+                let pattern = alike(table);
                 return Err(named(format!(
                     "by its name it has {format}, and {other} has {of_other}: records, as which all files without an extension that is known are read, \
-                     go together with no other format; read them apart, or say --input-format"
+                     go together with no other format; say which files are meant, such as '{pattern}', or --input-format if all have the same"
                 )));
             }
         }
@@ -92,10 +99,7 @@ impl ReadOptions {
         let Some(select) = &self.select else { return Ok(table.clone()) };
         let mut columns = Vec::with_capacity(select.len());
         for name in select {
-            let names = || table.fields().iter().map(|field| field.name().as_str());
-            let Some(column) = names().position(|of| of == name) else {
-                return Err(TableError::NoColumn { column: name.clone(), nearest: nearest(name, names()) });
-            };
+            let column = table.index_of(name).map_err(|_| not_selected(table, name))?;
             if columns.contains(&column) {
                 return Err(TableError::SelectedTwice { column: name.clone() });
             }
@@ -137,6 +141,15 @@ impl ReadOptions {
             }
         }
         Ok(types)
+    }
+}
+
+/// Why no column is selected by a name; names between which a comma is missing are told.
+fn not_selected(table: &Schema, name: &str) -> TableError {
+    let words: Vec<&str> = name.split_whitespace().collect();
+    match words.len() > 1 && words.iter().all(|word| table.index_of(word).is_ok()) {
+        true => TableError::NoColumn { column: name.to_owned(), hint: Some(did_you_mean(words.join(","))) },
+        false => no_column(table, name),
     }
 }
 
@@ -191,6 +204,8 @@ mod tests {
         assert_eq!(selected.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["city", "id"]);
         let refused = |select: &[&str]| options(select, None).selected(&table, &key).unwrap_err().to_string();
         assert_eq!(refused(&["id", "pirce"]), "no column pirce; did you mean price?");
+        assert_eq!(refused(&["id city"]), "no column id city; did you mean id,city?");
+        assert_eq!(refused(&["id town"]), "no column id town");
         assert!(refused(&["id", "city", "id"]).contains("id is selected twice"));
         assert!(refused(&["id"]).contains("key column city.zip is not selected"));
         let read = options(&["id"], Some("city.zip = '1' and x > 1"));

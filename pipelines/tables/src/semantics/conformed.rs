@@ -56,7 +56,7 @@ fn retyped_batch(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, Ta
     }
     let found = batch.schema_ref().fields();
     if let Some(more) = found.iter().find(|field| schema.fields().find(field.name()).is_none()) {
-        return Err(TableError::NoColumn { column: more.name().clone(), nearest: None });
+        return Err(TableError::NoColumn { column: more.name().clone(), hint: None });
     }
     let rows = batch.num_rows();
     let columns = columns(None, schema.fields(), found, batch.columns(), rows)?;
@@ -80,7 +80,7 @@ fn columns(
         match here.or_else(|| found.find(field.name()).map(|(at, _)| at)) {
             Some(at) => column(&path, field.data_type(), &arrays[at]),
             None if field.is_nullable() => Ok(new_null_array(&plain_type(field.data_type()), rows)),
-            None => Err(TableError::NoColumn { column: path.to_string(), nearest: None }),
+            None => Err(TableError::NoColumn { column: path.to_string(), hint: None }),
         }
     };
     fields.iter().enumerate().map(column).collect()
@@ -121,7 +121,7 @@ fn column(path: &Path<'_>, to: &DataType, array: &ArrayRef) -> Result<ArrayRef, 
         (Struct(fields), Struct(found)) => {
             if let Some(more) = found.iter().find(|field| fields.find(field.name()).is_none()) {
                 let path = Path::new(Some(path), more.name());
-                return Err(TableError::NoColumn { column: path.to_string(), nearest: None });
+                return Err(TableError::NoColumn { column: path.to_string(), hint: None });
             }
             let columns = columns(Some(path), fields, found, array.as_struct().columns(), array.len())?;
             let (fields, nulls) = (renewed(fields, found, &columns), array.nulls().cloned());

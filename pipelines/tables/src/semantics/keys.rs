@@ -27,7 +27,8 @@ use twox_hash::XxHash3_64;
 use super::cells::{Cells, Order};
 use super::{check_order, check_type};
 use crate::TableError;
-use crate::plain::{Path, nearest, plain_type, unencoded};
+use crate::hint::{did_you_mean, no_column};
+use crate::plain::{Path, plain_type, unencoded};
 
 /// Of the bytes of keys. Cuts and partitions follow from them, so it goes into the parameters of tasks that make or take such: a task of another release is another task.
 pub const KEY_VERSION: u32 = 1;
@@ -267,8 +268,19 @@ pub(crate) fn find_column(fields: &Fields, path: &str) -> Result<Option<(Vec<usi
 }
 
 fn unknown(schema: &Schema, column: &str) -> TableError {
-    let names = schema.fields().iter().map(|field| field.name().as_str());
-    TableError::NoColumn { column: column.to_owned(), nearest: nearest(column, names) }
+    match as_in_sql(schema, column) {
+        Some(key) => TableError::NoColumn { column: column.to_owned(), hint: Some(did_you_mean(key)) },
+        None => no_column(schema, column),
+    }
+}
+
+/// The text of a column of a key that was written as SQL has it: `id desc`, `id desc nulls first`.
+fn as_in_sql(schema: &Schema, text: &str) -> Option<String> {
+    let (column, order) = text.split_once(char::is_whitespace)?;
+    let words = order.to_lowercase().replace("nulls ", "nulls-");
+    let key: String = std::iter::once(column).chain(words.split_whitespace()).collect::<Vec<_>>().join(":");
+    let is_there = matches!(find_column(schema.fields(), column), Ok(Some(_)));
+    (is_there && key.parse::<KeyColumn>().is_ok()).then_some(key)
 }
 
 /// Encoded keys of some rows, 4 GiB of them at most.

@@ -68,6 +68,14 @@ pub enum SourceError {
         /// What it lacks, and what to do.
         what: String,
     },
+    /// Its name says no format, and it has no records.
+    #[error("{file}: {what}")]
+    NotKnown {
+        /// The file.
+        file: Arc<str>,
+        /// What its name says, and what to do.
+        what: String,
+    },
     /// It is encrypted, as a whole or some of its columns.
     #[error("{file} is encrypted, which exobus does not read: decrypt it with the program that wrote it")]
     Encrypted {
@@ -126,14 +134,14 @@ pub enum SourceError {
         what: String,
     },
     /// A column that was asked for is not there.
-    #[error("{file} has no column {column}{}", nearest.as_ref().map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())]
+    #[error("{file} has no column {column}{}", hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
     NoColumn {
         /// The file.
         file: Arc<str>,
         /// What was asked for.
         column: String,
-        /// The name that is most like it, if any is.
-        nearest: Option<String>,
+        /// What may help, such as the name that is most like it.
+        hint: Option<String>,
     },
     /// Text that is no schema.
     #[error("--schema, at {at:?}: {what}")]

@@ -1,12 +1,10 @@
 //! Files of any format, told by their names or by who asks.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use exobus_files::Location;
 
+use super::format::InputFormat;
 use super::ipc::IpcFile;
 use super::memory::MemoryBudget;
 use super::parquet::{LastDecoding, ParquetFile};
@@ -15,71 +13,6 @@ use super::schema_text::NamedTypes;
 use super::text::{self, Dialect, TextFile, TextState};
 use super::{InputFile, Place, SourceBatch, SourceError, Split, check_names};
 use crate::TableError;
-
-/// How a file has its rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InputFormat {
-    /// Parquet.
-    Parquet,
-    /// Text with commas.
-    Csv,
-    /// Text with tabs.
-    Tsv,
-    /// Arrow IPC, as a file or a stream.
-    Arrow,
-    /// Records of 100 bytes, as those of the sort benchmark: keys of 10 bytes and values of 90.
-    Records,
-}
-
-impl InputFormat {
-    /// What `--input-format` calls them.
-    pub const NAMES: [(&str, Self); 5] = [
-        ("parquet", Self::Parquet),
-        ("csv", Self::Csv),
-        ("tsv", Self::Tsv),
-        ("arrow", Self::Arrow),
-        ("records", Self::Records),
-    ];
-
-    /// The format of a file of that name, by its extension in any case, before `.gz` and `.zst` where text is packed; records where it has none that is known.
-    pub fn of(location: &Location) -> Self {
-        let text = location.to_string().to_lowercase();
-        let name = text.rsplit('/').next().unwrap_or(&text);
-        let unpacked = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(name);
-        let extension = |name: &str| name.rsplit_once('.').map(|(_, extension)| extension.to_owned());
-        match (extension(unpacked).as_deref(), unpacked.len() == name.len()) {
-            (Some("csv"), _) => Self::Csv,
-            (Some("tsv" | "tab"), _) => Self::Tsv,
-            (Some("parquet" | "parq" | "pq"), true) => Self::Parquet,
-            (Some("arrow" | "arrows" | "ipc" | "feather"), true) => Self::Arrow,
-            _ => Self::Records,
-        }
-    }
-}
-
-impl InputFormat {
-    /// Whether it is text, whose columns have the types that are said or inferred.
-    pub fn is_text(self) -> bool {
-        matches!(self, Self::Csv | Self::Tsv)
-    }
-}
-
-impl fmt::Display for InputFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for InputFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || Self::NAMES.map(|(name, _)| name).join(", ");
-        let format = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, format)| *format);
-        format.ok_or_else(|| format!("{text} is no format; known are {}", known()))
-    }
-}
 
 /// How text is read; nothing else asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -293,35 +226,13 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{Int64Array, RecordBatch};
-    use exobus_files::LocalFiles;
+    use exobus_files::{LocalFiles, Location};
 
     use super::super::FixedBudget;
     use super::*;
-
-    #[test]
-    fn names_say_formats() {
-        for (name, format) in [
-            ("a/part.parquet", InputFormat::Parquet),
-            ("a/B.CSV", InputFormat::Csv),
-            ("b.csv.gz", InputFormat::Csv),
-            ("b.tsv.zst", InputFormat::Tsv),
-            ("b.parquet.gz", InputFormat::Records),
-            ("x.arrow", InputFormat::Arrow),
-            ("x.csv/part-00000", InputFormat::Records),
-            ("part-00000", InputFormat::Records),
-        ] {
-            assert_eq!(InputFormat::of(&Path::new(name).into()), format, "{name}");
-        }
-        for (name, format) in InputFormat::NAMES {
-            assert_eq!((name.parse::<InputFormat>().unwrap(), format.to_string()), (format, name.to_owned()));
-        }
-        assert!("cvs".parse::<InputFormat>().unwrap_err().contains("parquet, csv, tsv, arrow, records"));
-    }
 
     #[test]
     fn every_format_gives_the_same_rows() {

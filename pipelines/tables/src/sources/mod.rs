@@ -13,6 +13,7 @@
 
 mod batches;
 mod error;
+mod format;
 mod front;
 mod input;
 pub mod ipc;
@@ -26,13 +27,13 @@ pub mod text;
 pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
 pub(crate) use batches::{array_bytes, value_bytes};
 pub use error::{Misfit, Place, SourceError};
-pub use front::{InputFormat, Source, SourceRows, TextOptions};
+pub use format::InputFormat;
+pub(crate) use format::alike;
+pub use front::{Source, SourceRows, TextOptions};
 pub use input::InputFile;
 pub use memory::{FixedBudget, MemoryBudget, MemoryDenied, Reservation, StoreBudget};
 pub use names::{check_names, column_index};
 pub use schema_text::{NamedTypes, parse_schema, print_column, print_schema, print_type};
-
-use crate::plain::nearest;
 
 /// A piece of a file that one task reads: it follows from the file alone.
 #[derive(Clone, Debug, PartialEq, Eq)]

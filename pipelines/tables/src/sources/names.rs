@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 
 use super::SourceError;
-use crate::plain::nearest;
+use crate::hint::hint;
 use crate::semantics::UnifiedSchema;
 
 /// Refuses names of columns that nobody could tell apart or say, as [`UnifiedSchema`] does: empty ones, and those that are there twice or differ in case only.
@@ -28,7 +28,7 @@ pub fn column_index(file: &Arc<str>, schema: &Schema, column: &str) -> Result<us
     names().position(|name| name == column).ok_or_else(|| SourceError::NoColumn {
         file: file.clone(),
         column: column.to_owned(),
-        nearest: nearest(column, names()),
+        hint: hint(column, names()),
     })
 }
 

@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use exobus_shuffle::records::RECORD_BYTES;
 
 use super::batches::{BATCH_ROWS_MAX, Pending, cut, next_batch};
+use super::format::unknown_extension;
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
 
@@ -40,15 +41,20 @@ impl RecordsFile {
     /// Looks at how long a file is.
     ///
     /// # Errors
-    /// [`SourceError::OtherFormat`]: its bytes are no whole number of records.
+    /// [`SourceError::OtherFormat`], [`SourceError::NotKnown`]: its bytes are no whole number of records.
     pub fn open(file: InputFile) -> Result<Self, SourceError> {
         let (bytes, more) = (file.len(), file.len() % RECORD_BYTES as u64);
         if more != 0 {
+            let name = file.name().clone();
+            if let Some(what) = unknown_extension(&name) {
+                let records = format!("no file of records, either, as its {bytes} bytes are no whole number of these");
+                return Err(SourceError::NotKnown { file: name, what: format!("{what}; it is {records}") });
+            }
             let what = format!(
                 "its {bytes} bytes are no whole number of records of {RECORD_BYTES} bytes, {more} are left over; \
                  say --input-format if it has something else"
             );
-            return Err(SourceError::OtherFormat { file: file.name().clone(), format: "records", what });
+            return Err(SourceError::OtherFormat { file: name, format: "records", what });
         }
         Ok(Self { file })
     }

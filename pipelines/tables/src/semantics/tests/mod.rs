@@ -306,6 +306,12 @@ fn keys_that_the_table_does_not_have_are_refused_with_the_nearest_name() {
     };
     assert_eq!(refused(vec![number("user"), number("price")], "Prise"), "no column Prise; did you mean price?");
     assert_eq!(refused(vec![number("user"), number("price")], "code"), "no column code");
+    // As SQL has it; a column of that name is one.
+    let of = |name: &str| refused(vec![number("user"), number("ts")], name);
+    assert_eq!(of("ts desc"), "no column ts desc; did you mean ts:desc?");
+    assert_eq!(of("ts  DESC NULLS FIRST"), "no column ts  DESC NULLS FIRST; did you mean ts:desc:nulls-first?");
+    assert_eq!(of("tx desc"), "no column tx desc");
+    assert!(KeyEncoder::new(&Schema::new(vec![number("ts desc")]), &[KeyColumn::rising("ts desc")]).is_ok());
     assert!(matches!(KeyEncoder::new(&Schema::new(vec![number("a")]), &[]), Err(TableError::NoKey)));
     assert!(refused(vec![number("a"), number("b"), number("a")], "a").contains("column a in the table"));
     let encoder = KeyEncoder::new(&Schema::new(vec![number("a"), number("b")]), &[KeyColumn::rising("b")]).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use exobus_files::FileError;
 
 use super::super::memory::{MemoryBudget, Reservation};
-use super::super::{InputFile, Place, SourceError};
+use super::super::{InputFile, InputFormat, Place, SourceError};
 
 /// How a file of text is packed: told by its first bytes, with which no text begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +31,23 @@ impl Packing {
     /// How a file is packed.
     ///
     /// # Errors
-    /// Those of reading.
+    /// It is a file of another format; those of reading.
     pub fn of(file: &InputFile) -> Result<Self, SourceError> {
-        let mut head = [0; 4];
+        let mut head = [0; 8];
         let known = (file.len() as usize).min(head.len());
         file.read_at(0, &mut head[..known])?;
-        Ok(match head {
-            [0x1f, 0x8b, ..] => Self::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd] => Self::Zstd,
-            _ => Self::None,
-        })
+        let other = |is: &str, format: InputFormat| {
+            let what = format!("it begins as a file of {is} does: say --input-format {format}");
+            Err(SourceError::OtherFormat { file: file.name().clone(), format: "text", what })
+        };
+        // Behind the letters, which a header may begin with, these have what is in no text.
+        match head {
+            [b'P', b'A', b'R', b'1', 0x15, ..] => other("Parquet", InputFormat::Parquet),
+            [b'A', b'R', b'R', b'O', b'W', b'1', 0, 0] => other("Arrow", InputFormat::Arrow),
+            [0x1f, 0x8b, ..] => Ok(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Ok(Self::Zstd),
+            _ => Ok(Self::None),
+        }
     }
 }
 

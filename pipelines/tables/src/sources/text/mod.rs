@@ -29,7 +29,8 @@ use self::values::Evidence;
 pub(crate) use self::values::{Time, float};
 use super::memory::MemoryBudget;
 use super::schema_text::NamedTypes;
-use super::{InputFile, SourceError, Split, check_names, nearest};
+use super::{InputFile, SourceError, Split, check_names};
+use crate::hint::hint;
 
 /// Bytes of text in a split.
 pub const SPLIT_BYTES: u64 = 64 << 20;
@@ -57,7 +58,7 @@ impl TextFile {
     /// until [`with_types`](Self::with_types). A file without a row has no columns.
     ///
     /// # Errors
-    /// The first row is no row, or has a name twice; the text is UTF-16.
+    /// The first row is no row, or has a name twice; the text is UTF-16, or it is Parquet or Arrow.
     pub fn open(file: InputFile, dialect: &Dialect, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
         let packing = Packing::of(&file)?;
         let (dialect, schema) = (dialect.clone(), Arc::new(Schema::empty()));
@@ -316,8 +317,8 @@ pub fn infer(files: &[TextFile], said: &NamedTypes, budget: &Arc<dyn MemoryBudge
     {
         let has_names = files.iter().any(|file| file.dialect.header || said.len() != file.names.len());
         if has_names {
-            let nearest = nearest(column, columns.iter().map(|(name, _)| name.as_str()));
-            return Err(SourceError::NoColumn { file: file.file.name().clone(), column: column.clone(), nearest });
+            let hint = hint(column, columns.iter().map(|(name, _)| name.as_str()));
+            return Err(SourceError::NoColumn { file: file.file.name().clone(), column: column.clone(), hint });
         }
         return Ok(said.clone());
     }
