@@ -23,7 +23,7 @@ pub use self::{
     reporter::{Reporter, Style},
     summary::{JobSummary, KeyedSummary, KeyedWords, Place, TableSummary, TableWords},
     table::{DrawnColumn, DrawnTable},
-    text::{bytes, count, duration, rate},
+    text::{about, bytes, count, counted, duration, rate},
     timeline::Timeline,
     views::{Views, command_line},
 };

@@ -24,7 +24,7 @@ use super::{generate::failure as file_failure, keyed, session::Session, sort, ta
 use crate::{
     cli::ResumeArgs,
     exit::{Exit, Failure, OrExit},
-    report::duration,
+    report::about,
     unfinished::{self, JobFile, Setup, Unfinished},
 };
 
@@ -84,7 +84,7 @@ impl Row {
 
     /// One line for the job, one for the command, one for the paths.
     fn for_people(&self, now_unix_ms: u64) -> String {
-        let ago = duration(Duration::from_millis(now_unix_ms.saturating_sub(self.submitted_unix_ms)));
+        let ago = about(Duration::from_millis(now_unix_ms.saturating_sub(self.submitted_unix_ms)));
         let mut text = format!("{}  {}  begun {ago} ago", self.job, self.program);
         if !self.command.is_empty() {
             text.push_str(&format!("\n    {}", self.command));

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::cli::ShowArgs;
 use crate::exit::{Exit, Failure};
-use crate::report::{DrawnColumn, DrawnTable, bytes, count};
+use crate::report::{DrawnColumn, DrawnTable, bytes, count, counted};
 use crate::table::{self, LOOK_BYTES};
 
 /// Shows what was asked for.
@@ -109,8 +109,9 @@ fn rows(found: &FirstRows, args: &ShowArgs) -> String {
     });
     let rows: Vec<Vec<Value>> = values.collect();
     let said = match (rows.len() as u64, found.is_all) {
-        (shown, true) => format!("{} rows, which are all", count(shown)),
-        (shown, false) => format!("the first {} rows", count(shown)),
+        (1, true) => "1 row, which is all".to_owned(),
+        (shown, true) => format!("{}, which are all", counted(shown, "row")),
+        (shown, false) => format!("the first {}", counted(shown, "row")),
     };
     format!("{}\n{said}", DrawnTable::new(columns.collect(), rows).drawn(args.width.map(usize::from)))
 }
@@ -157,12 +158,15 @@ fn statistics(found: &TableStatistics, args: &ShowArgs) -> String {
         .collect();
     let is_unknown = |said: &ColumnStatistics| said.nulls.is_none() || said.bounds.is_none();
     let note = match found.columns.iter().any(is_unknown) {
-        true => "\n? where not all files say it",
+        true => "\n? where not all files say it: Parquet mostly does, text and Arrow do not",
         false => "",
     };
-    let said =
-        found.rows.map_or_else(|| "rows: the files do not say".to_owned(), |rows| format!("{} rows", count(rows)));
+    let said = found.rows.map_or_else(|| "rows: the files do not say".to_owned(), |rows| counted(rows, "row"));
     let drawn = DrawnTable::new(heads.into(), rows).drawn(args.width.map(usize::from));
-    let (files, bytes, splits) = (count(found.files), bytes(found.bytes), count(found.splits));
-    format!("{drawn}\n{said}, {files} files, {bytes}, {splits} row groups or pieces{note}")
+    let splits = match found.splits {
+        1 => "1 row group or piece".to_owned(),
+        splits => format!("{} row groups or pieces", count(splits)),
+    };
+    let (files, bytes) = (counted(found.files, "file"), bytes(found.bytes));
+    format!("{drawn}\n{said}, {files}, {bytes}, {splits}{note}")
 }

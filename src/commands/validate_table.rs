@@ -14,7 +14,7 @@ use super::show::{listed, source_failure};
 use super::validate::ValidateArgs;
 use crate::cli::TableReadArgs;
 use crate::exit::{Exit, Failure};
-use crate::report::count;
+use crate::report::counted;
 
 /// What reading may take, bytes: a batch, its pages, its keys.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -91,6 +91,10 @@ fn compared(folder: &Path, manifest: &Manifest, checked: &CheckedTable, counts_a
     differences
 }
 
+fn there_are(unordered: u64) -> String {
+    format!("there {} {}", if unordered == 1 { "is" } else { "are" }, counted(unordered, "unordered row"))
+}
+
 /// What is printed.
 struct Found<'a> {
     checked: &'a CheckedTable,
@@ -106,7 +110,7 @@ impl Found<'_> {
         let checked = self.checked;
         let mut lines = Vec::new();
         if let Some(first) = &checked.first_unordered {
-            lines.push(format!("First unordered row is row {} of {}", first.row, first.file));
+            lines.push(format!("First unordered row: {}, {}", first.file, first.place));
         }
         lines.push(format!("Rows: {}", checked.rows));
         lines.push(format!("Row hash: {}", checked.row_hash));
@@ -122,13 +126,15 @@ impl Found<'_> {
                 let manifest = if self.manifests > 0 { ", files are those of the manifest" } else { "" };
                 format!("SUCCESS - {order}{manifest}")
             }
-            (0, differences) => format!("ERROR - {} differences from the manifest", count(differences)),
-            (unordered, 0) => format!("ERROR - there are {} unordered rows", count(unordered)),
-            (unordered, differences) => format!(
-                "ERROR - there are {} unordered rows, and {} differences from the manifest",
-                count(unordered),
-                count(differences)
-            ),
+            (0, differences) => format!("ERROR - {} from the manifest", counted(differences, "difference")),
+            (unordered, 0) => format!("ERROR - {}", there_are(unordered)),
+            (unordered, differences) => {
+                format!(
+                    "ERROR - {}, and {} from the manifest",
+                    there_are(unordered),
+                    counted(differences, "difference")
+                )
+            }
         });
         lines.join("\n")
     }
@@ -150,7 +156,8 @@ impl Found<'_> {
             printed["unordered_rows"] = checked.unordered.into();
         }
         if let Some(first) = &checked.first_unordered {
-            printed["first_unordered"] = json!({ "file": first.file, "row": first.row });
+            printed["first_unordered"] =
+                json!({ "file": first.file, "row": first.row, "place": first.place.to_string() });
         }
         printed.to_string()
     }

@@ -15,6 +15,11 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
+/// `1 row`, `12 345 rows`.
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// `1.23 GB`, powers of ten.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
@@ -60,12 +65,13 @@ pub fn short_duration(time: Duration) -> String {
     }
 }
 
-/// A guess of a time: `12 s`, `3 min`.
+/// About how long a time is: `12 s`, `3 min`, `5 h`, `4 days`.
 pub fn about(time: Duration) -> String {
     match time.as_secs_f64().ceil() as u64 {
         seconds @ ..100 => format!("{seconds} s"),
         seconds @ ..6_000 => format!("{} min", seconds.div_ceil(60)),
-        seconds => format!("{} h", seconds.div_ceil(3600)),
+        seconds @ ..172_800 => format!("{} h", seconds.div_ceil(3600)),
+        seconds => format!("{} days", seconds.div_ceil(86_400)),
     }
 }
 
@@ -79,6 +85,7 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(1_000), "1 000");
         assert_eq!(count(12_345_678), "12 345 678");
+        assert_eq!([0, 1, 1_000].map(|number| counted(number, "row")), ["0 rows", "1 row", "1 000 rows"]);
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_000), "1.00 kB");
         assert_eq!(bytes(1_234_567), "1.23 MB");
@@ -96,5 +103,7 @@ mod tests {
         assert_eq!(about(Duration::from_millis(1_200)), "2 s");
         assert_eq!(about(Duration::from_secs(200)), "4 min");
         assert_eq!(about(Duration::from_secs(7_300)), "3 h");
+        assert_eq!(about(Duration::from_secs(47 * 3_600)), "47 h");
+        assert_eq!(about(Duration::from_secs(49 * 3_600)), "3 days");
     }
 }

@@ -64,13 +64,13 @@ fn less_than_64_mib_is_refused_in_words_that_say_what_to_do() {
     let scratch = Scratch::new();
     exobus(&["generate", "--records", "1000", &scratch.text("in")]).expect(0, &[]);
     let (input, output) = (scratch.text("in"), scratch.text("out"));
-    let told = ["set aside", "67108864", "--memory", "node.memory"];
+    let told = ["63 MiB", "set aside", "64 MiB or more", "--memory", "node.memory"];
     exobus(&["sort", &input, "--output", &output, "--memory", "63MiB"]).expect(2, &told);
     assert!(!scratch.path("out").exists());
     exobus(&["sort", &input, "--output", &output, "--memory", "64MiB"]).expect(0, &[]);
     std::fs::write(scratch.path("node.toml"), "[node]\nmemory = \"63MiB\"\n").unwrap();
     let looked = exobus(&["doctor", "--config", &scratch.text("node.toml")]);
-    assert!(looked.stdout.contains("set aside") && looked.stdout.contains("67108864"), "{looked:#?}");
+    assert!(looked.stdout.contains("set aside") && looked.stdout.contains("64 MiB or more"), "{looked:#?}");
 }
 
 /// Two nodes with four executors each, and six jobs at once that have several times the data that both hold.

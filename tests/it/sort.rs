@@ -288,13 +288,9 @@ fn too_little_memory_is_refused_with_the_least_that_works() {
     let run = sort(&scratch, &[&input, "--output", &output, "--memory", "1MiB", "--executors", "2"]);
     run.expect(2, &["too"]);
     assert!(!scratch.path("out").exists(), "{run:#?}");
-    let least: u64 = run
-        .stderr
-        .split(|letter: char| !letter.is_ascii_digit())
-        .filter_map(|number| number.parse().ok())
-        .find(|number| *number > 1 << 20)
-        .unwrap_or_else(|| panic!("no number of bytes: {run:#?}"));
-    sort(&scratch, &[&input, "--output", &output, "--memory", &least.to_string(), "--executors", "2"]).expect(0, &[]);
+    let least = run.stderr.split_once("Give it ").and_then(|(_, said)| said.split_once(" or more"));
+    let least = least.unwrap_or_else(|| panic!("no least size: {run:#?}")).0.replace(' ', "");
+    sort(&scratch, &[&input, "--output", &output, "--memory", &least, "--executors", "2"]).expect(0, &[]);
 }
 
 #[test]

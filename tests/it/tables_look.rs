@@ -88,7 +88,10 @@ fn what_files_say_of_themselves_is_shown_and_what_they_do_not() {
     assert_eq!(column(1), (&2858.into(), &"city 0".into(), &"city 9".into()));
     assert_eq!(column(3), (&0.into(), &"2024-01-01".into(), &"2024-01-28".into()));
     let text = exobus(&["show", &scratch.text("table"), "--stats"]).expect(0, &[]).stdout.clone();
-    assert!(text.contains("rows: the files do not say, 2 files") && text.contains("? where not all"), "{text}");
+    assert!(
+        text.contains("rows: the files do not say, 2 files") && text.contains("? where not all files say it: Parquet"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn records_are_shown_too() {
     );
     let key: String = fs::read(&records).unwrap()[100..110].iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(shown.contains(&format!("x'{key}'")), "{shown}");
-    assert!(exobus(&["show", &records, "--stats"]).expect(0, &[]).stdout.contains("7 rows, 1 files, 700 B"));
+    assert!(exobus(&["show", &records, "--stats"]).expect(0, &[]).stdout.contains("7 rows, 1 file, 700 B"));
     let schema = exobus(&["show", &records, "--schema"]).expect(0, &[]).stdout.clone();
     assert_eq!(schema, "key FixedSizeBinary(10),\nvalue FixedSizeBinary(90)\n");
     let found = exobus(&["show", &records, "--where", "key < ''", "--json"]).expect(0, &[]).json();
@@ -113,9 +116,6 @@ fn records_are_shown_too() {
     exobus(&["show", &torn]).expect(2, &["torn", "130 bytes", "--input-format"]);
 }
 
-#[test]
-fn packed_text_that_was_written_is_shown_and_checked_as_other_files_are() {
-    let scratch = Scratch::new();
 #[test]
 fn what_is_no_file_is_told_with_what_to_do() {
     let scratch = Scratch::new();
@@ -136,6 +136,9 @@ fn what_is_no_file_is_told_with_what_to_do() {
     }
 }
 
+#[test]
+fn packed_text_that_was_written_is_shown_and_checked_as_other_files_are() {
+    let scratch = Scratch::new();
     let (input, output) = (write_table(&scratch), scratch.text("packed"));
     let args = ["sort", &input, "--output", &output, "--key", "id:desc", "--files", "2", "--compression", "gzip"];
     support::with_own_spill(&scratch, &[&args[..], &["--verify"]].concat()).expect(0, &[]);
@@ -173,6 +176,16 @@ fn tables_are_validated_by_order_rows_hash_and_manifest() {
     let turned = exobus(&["validate", &part(1), &part(0), "--key", "id", "--json"]).expect(1, &[]).json();
     assert_eq!((&turned["unordered_rows"], &turned["first_unordered"]["row"]), (&1.into(), &0.into()));
     assert!(turned["first_unordered"]["file"].as_str().unwrap().ends_with("part-00000.parquet"));
+    assert_eq!(turned["first_unordered"]["place"], "row group 0, row 0");
+    let turned = exobus(&["validate", &part(1), &part(0), "--key", "id"]).expect(1, &[]).stdout.clone();
+    assert!(turned.contains("part-00000.parquet, row group 0, row 0\n"), "{turned}");
+    assert!(turned.contains("ERROR - there is 1 unordered row\n"), "{turned}");
+    // In text, the line.
+    let text = scratch.text("lines.csv");
+    fs::write(&text, "id,note\n1,\"two\nlines\"\n\n5,x\n3,y\n4,z\n2,v\n").unwrap();
+    let found = exobus(&["validate", &text, "--key", "id", "--where", "id != 4"]).expect(1, &[]).stdout.clone();
+    assert!(found.contains("First unordered row: ") && found.contains("lines.csv, line 6\n"), "{found}");
+    assert!(found.contains("ERROR - there are 2 unordered rows\n"), "{found}");
     // What is in the folder is not what its manifest says.
     fs::copy(part(1), part(0)).unwrap();
     fs::remove_file(part(2)).unwrap();

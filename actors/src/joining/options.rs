@@ -28,15 +28,21 @@ pub struct ClusterOptions {
     pub join_deadline: Duration,
 }
 
+/// `64 MiB`; bytes where it is no whole number of these.
+fn mebibytes(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{bytes} bytes") }
+}
+
 /// Why a node does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The process may use less than a node needs.
     #[error(
-        "{given} bytes of memory are too little for a node: {} MiB are set aside for code, stacks and connections, and the \
-         rest is for data. Give it {} bytes (64 MiB) or more (--memory, node.memory)",
-        set_aside_bytes >> 20,
-        least_bytes
+        "{} of memory are too little for a node: {} are set aside for code, stacks and connections, and the rest is for \
+         data. Give it {} or more (--memory, node.memory)",
+        mebibytes(*given),
+        mebibytes(*set_aside_bytes),
+        mebibytes(*least_bytes)
     )]
     TooLittleMemory {
         /// What it was given, bytes.

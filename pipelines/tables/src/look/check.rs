@@ -7,7 +7,7 @@ use exobus_store::RowHash;
 use super::Look;
 use crate::reading::{Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, KeyRows, conformed, stored_schema};
-use crate::sources::{Reservation, SourceError};
+use crate::sources::{Place, Reservation, SourceError};
 use crate::{RowHasher, TableError};
 
 /// What [`Look::check`] has found.
@@ -45,6 +45,8 @@ pub struct Unordered {
     pub file: String,
     /// Its number in there, of those that meet the condition, from 0.
     pub row: u64,
+    /// Where it is, as errors say it.
+    pub place: Place,
 }
 
 impl Look {
@@ -81,7 +83,12 @@ impl Look {
                     let bytes = measured.bytes().map_err(here)?;
                     memory.resize(bytes).map_err(|denied| self.denied(source, denied, "keys"))?;
                     let keys = measured.encode().map_err(here)?;
-                    checked.compare_all(&mut last, &keys, |row| Unordered { file: name.clone(), row: rows_read + row });
+                    let unordered = checked.compare_all(&mut last, &keys);
+                    if let (Some(row), None) = (unordered, &checked.first_unordered) {
+                        let place = opened.file.place_of(&rows, row)?;
+                        let (file, row) = (name.clone(), rows_read + row as u64);
+                        checked.first_unordered = Some(Unordered { file, row, place });
+                    }
                 }
                 rows_read += batch.num_rows() as u64;
             }
@@ -93,25 +100,23 @@ impl Look {
 }
 
 impl CheckedTable {
-    /// Compares the keys of rows, each with the one before: the first one with `last`, which is the last one of them then.
-    fn compare_all(&mut self, last: &mut Option<Vec<u8>>, keys: &KeyRows, place: impl Fn(u64) -> Unordered) {
+    /// Compares the keys of rows, each with the one before: the first one with `last`, which is the last one of them then. The first row whose key is smaller.
+    fn compare_all(&mut self, last: &mut Option<Vec<u8>>, keys: &KeyRows) -> Option<usize> {
+        let mut first = None;
         for row in 0..keys.len() {
             let before = if row == 0 { last.as_deref() } else { Some(keys.get(row - 1)) };
-            self.compare(before, keys.get(row), || place(row as u64));
+            match before.map(|before| before.cmp(keys.get(row))) {
+                Some(std::cmp::Ordering::Greater) => {
+                    self.unordered += 1;
+                    first.get_or_insert(row);
+                }
+                Some(std::cmp::Ordering::Equal) => self.duplicate_keys += 1,
+                _ => (),
+            }
         }
         if let Some(row) = keys.len().checked_sub(1) {
             *last = Some(keys.get(row).to_vec());
         }
-    }
-
-    fn compare(&mut self, before: Option<&[u8]>, key: &[u8], place: impl FnOnce() -> Unordered) {
-        match before.map(|before| before.cmp(key)) {
-            Some(std::cmp::Ordering::Greater) => {
-                self.unordered += 1;
-                self.first_unordered.get_or_insert_with(place);
-            }
-            Some(std::cmp::Ordering::Equal) => self.duplicate_keys += 1,
-            _ => (),
-        }
+        first
     }
 }
