@@ -26,6 +26,11 @@ const UNKNOWN_ROW_BYTES: u64 = 50;
 /// What a row takes while it is put in order: its key, where it is, its place and its hash.
 pub(super) const ROW_BYTES: u64 = 112;
 
+/// What a split takes of a task beside its rows and the path of its file: what is told of it, encoded and decoded, and the row that it has at least.
+const TOLD_BYTES: u64 = 640;
+/// A path is there so many times: encoded, and as bytes are counted that are decoded.
+const PATHS: u64 = 4;
+
 /// What its place takes, which a row has with it.
 pub(super) const PLACE_BYTES: u64 = size_of::<u64>() as u64;
 
@@ -163,6 +168,11 @@ fn types_of_text(
 }
 
 impl DescribedFile {
+    /// What a task that is told of one of its splits takes for that, however few rows it has.
+    pub(super) fn told_bytes(&self) -> u64 {
+        TOLD_BYTES + PATHS * self.path.as_os_str().len() as u64
+    }
+
     /// How many rows each of its splits has, where the file says so.
     pub(super) fn rows(&self) -> Vec<Option<u64>> {
         self.splits.iter().map(|split| split.rows).collect()

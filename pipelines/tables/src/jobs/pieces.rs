@@ -8,7 +8,7 @@ use exobus_files::Access;
 use serde::de::DeserializeOwned;
 
 use super::budget::{TaskBudget, of_table};
-use super::table::Piece;
+use super::table::{Piece, split_and_row};
 use crate::TableError;
 use crate::reading::{ReadRows, Reading, TableFile, TableReader, ToRead, Wanted};
 use crate::sources::{MemoryDenied, Place, Reservation, SourceError};
@@ -85,6 +85,38 @@ impl<'a> PieceReader<'a> {
         self.budget.of_source(error)
     }
 
+    /// How a task fails over the row of this place, of which nothing is held: it is read once more.
+    pub(super) fn refused_at(&self, pieces: &[Piece], place: u64, error: TableError) -> TaskError {
+        match self.row_at(pieces, place) {
+            Ok(Some((piece, rows))) => self.refused(piece, &rows, error.with_row(|_| 0)),
+            Ok(None) => of_table(error),
+            Err(error) => self.budget.of_source(error),
+        }
+    }
+
+    /// How a task fails that has no room for the row of this place, of which nothing is held.
+    pub(super) fn denied_at(&self, pieces: &[Piece], place: u64, denied: MemoryDenied) -> TaskError {
+        match self.row_at(pieces, place) {
+            Ok(Some((piece, rows))) => self.denied(piece, (&rows, 0), denied),
+            Ok(None) => self.budget.of_rows(denied),
+            Err(error) => self.budget.of_source(error),
+        }
+    }
+
+    /// The row of this place alone, and which of the pieces it is in, which are in the order of their splits.
+    fn row_at<'p>(&self, pieces: &'p [Piece], place: u64) -> Result<Option<(&'p Piece, ReadRows)>, SourceError> {
+        let (split, row) = split_and_row(place);
+        let piece = &pieces[pieces.partition_point(|piece| piece.before <= split) - 1];
+        let within = (split - piece.before) as usize;
+        let file = self.open(piece)?;
+        let to_read = (piece.splits.start + within, piece.file.splits[within].state);
+        let found =
+            file.read(to_read, row..row + 1)?.find(|rows| rows.as_ref().map_or(true, |rows| rows.batch.num_rows() > 0));
+        // A file that has changed may have no such row.
+        file.source().file().check()?;
+        Ok(found.transpose()?.map(|rows| (piece, rows)))
+    }
+
     /// How a task fails over what became of these rows: with the place of the first of them.
     pub(super) fn refused_batch(&self, piece: &Piece, rows: &ReadRows, what: String) -> TaskError {
         let error = self.at(piece, (rows, 0), |file, place| SourceError::Row { file, place, what });
@@ -108,6 +140,9 @@ impl<'a> PieceReader<'a> {
     }
 }
 
+/// What is told of files takes so many times as many bytes as encoded, about.
+const DECODED: u64 = 3;
+
 /// The value that a task has as an argument, and the memory that it takes. Lists of files go to tasks like this: what a task is told itself is a message, which has room for some hundreds of them.
 pub(super) fn value_of<T: DeserializeOwned>(
     context: &TaskContext<'_>,
@@ -115,6 +150,7 @@ pub(super) fn value_of<T: DeserializeOwned>(
     budget: &Arc<TaskBudget>,
 ) -> Result<(T, Reservation), TaskError> {
     let block = context.block(argument);
-    let memory = Reservation::of(&budget.shared(), block.len() as u64).map_err(|denied| budget.of_list(denied))?;
+    let memory =
+        Reservation::of(&budget.shared(), DECODED * block.len() as u64).map_err(|denied| budget.of_list(denied))?;
     Ok((rmp_serde::from_slice(&block).map_err(TaskError::fatal)?, memory))
 }

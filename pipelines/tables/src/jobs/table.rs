@@ -83,6 +83,11 @@ pub(super) fn first_place(splits_before: u32) -> u64 {
     u64::from(splits_before) << 32
 }
 
+/// Behind how many splits a place is, and of which row of the next one.
+pub(super) fn split_and_row(place: u64) -> (u32, u64) {
+    ((place >> 32) as u32, place & u64::from(u32::MAX))
+}
+
 /// Splits of a file that follow each other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Piece {

@@ -148,8 +148,8 @@ pub(crate) struct ReadRows {
     pub(crate) first_row: u64,
     place: InSplit,
     /// What the rows point to, and the memory that they have.
-    _source: Option<SourceBatch>,
-    _memory: Option<Reservation>,
+    source: Option<SourceBatch>,
+    memory: Option<Reservation>,
 }
 
 /// Where rows are in their split, as errors name it.
@@ -175,7 +175,7 @@ impl InSplit {
 impl ReadRows {
     fn whole(batch: RecordBatch, source: SourceBatch, state: Option<TextState>) -> Self {
         let place = InSplit { state, first: source.first_row, kept: None, passed: 0 };
-        Self { batch, split: source.split, first_row: 0, place, _source: Some(source), _memory: None }
+        Self { batch, split: source.split, first_row: 0, place, source: Some(source), memory: None }
     }
 
     /// What is wrong with them in their file, with the place of the one that it is about.
@@ -183,9 +183,15 @@ impl ReadRows {
         file.row_error(error, (self.split, self.place.state), |row| self.place.row(row), budget)
     }
 
+    /// Bytes that were asked for and are held for them, beside those that pages have.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let of_source = self.source.as_ref().map_or(0, SourceBatch::memory_bytes);
+        of_source + self.memory.as_ref().map_or(0, Reservation::bytes)
+    }
+
     fn none(schema: SchemaRef, split: usize) -> Self {
         let place = InSplit { state: None, first: 0, kept: None, passed: 0 };
-        Self { batch: RecordBatch::new_empty(schema), split, first_row: 0, place, _source: None, _memory: None }
+        Self { batch: RecordBatch::new_empty(schema), split, first_row: 0, place, source: None, memory: None }
     }
 
     /// The first of them, as many at most, and whether there are more.
@@ -286,8 +292,8 @@ impl TableFile {
         drop(given);
         let (split, first) = (source.split, source.first_row);
         let place = InSplit { state, first, kept: Some(kept.values().clone()), passed: 0 };
-        let _source = (!is_copied).then_some(source);
-        Ok(ReadRows { batch: few, split, first_row: 0, place, _source, _memory: Some(memory) })
+        let source = (!is_copied).then_some(source);
+        Ok(ReadRows { batch: few, split, first_row: 0, place, source, memory: Some(memory) })
     }
 }
 

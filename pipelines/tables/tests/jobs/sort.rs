@@ -234,3 +234,31 @@ async fn a_key_of_no_column_is_refused_before_anything_is_written() {
     assert_eq!(error, "there is no key: name a column at least");
     assert!(!table.path("out").exists());
 }
+
+#[tokio::test]
+async fn thousands_of_files_of_one_row_are_sorted_within_little_memory() {
+    const FILES: i64 = 5_000;
+    for extension in ["csv", "parquet"] {
+        let table = Table { rows: FILES, folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(table.path("in")).unwrap();
+        for number in 0..FILES {
+            let path = table.path(&format!("in/{number:04}.{extension}"));
+            let (user, ts) = key_of(number);
+            match extension {
+                "csv" => {
+                    fs::write(path, format!("number,user,ts\n{number},{},{ts}\n", user.unwrap_or_default())).unwrap()
+                }
+                _ => write(&path, number..number + 1, 1),
+            }
+        }
+        let mut first = None;
+        for memory in [64 * MIB, 256 * MIB] {
+            let output = format!("out-{memory}");
+            let report = table.sort((2, memory), table.params(&output, &by_user_and_time(), 3)).await.unwrap();
+            assert_eq!((report.rows, report.files, report.row_hash_in), (5_000, 3, report.row_hash_out), "{extension}");
+            let (numbers, files) = table.read(&output, |_, _, _| ());
+            assert!(numbers == in_order(FILES), "{extension}: rows of one key are in the order of the input");
+            assert!(*first.get_or_insert_with(|| files.clone()) == files, "{extension}: the files are others");
+        }
+    }
+}

@@ -11,8 +11,10 @@ use exobus_shuffle::jobs::values::write_value;
 use serde::{Deserialize, Serialize};
 
 use super::arrangement::Arrangement;
+use super::batches::{Batch, NotPacked, Packer};
 use super::cuts;
 use super::ordered::Ordered;
+use crate::TableError;
 use crate::block::{Gather, Pick};
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::pieces::{PieceReader, value_of};
@@ -48,10 +50,29 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let table = Table::of(context)?;
     let arranger = params.arrangement.arranger(table.layout.schema())?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
-    let (mut ordered, mut hashes, mut sources) = (Ordered::new(&arranger, &budget.shared()), Vec::new(), Vec::new());
     let (mut read, mut memory) = (Output::default(), Reservation::none(&budget.shared()));
     let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
+    let (mut packer, mut batches) = (Packer::new(&table.layout, &budget.shared()), Vec::new());
+    let mut ordered = Ordered::new(&arranger, &budget.shared());
+    // How the task fails over a row of a batch.
+    let refused_of = |(batch, row): (&Batch<'_>, usize), error: TableError| match &batch.read {
+        Some((piece, rows)) => reader.refused(piece, rows, error),
+        None => reader.refused_at(&pieces, batch.place(row), error),
+    };
+    let not_packed = |NotPacked { error, place }| match (error, place) {
+        (Unordered::Table(error), Some(place)) => reader.refused_at(&pieces, place, error),
+        (error, _) => budget.of_order(error),
+    };
+    // Those batches that are not in order yet.
+    let mut order = |batches: &[Batch<'_>]| {
+        batches[ordered.batches().len()..].iter().try_for_each(|batch| {
+            ordered.add(batch.rows.clone()).map_err(|error| match error {
+                Unordered::Table(error) => refused_of((batch, error.of_row().map_or(0, |(_, row, _)| row)), error),
+                denied => budget.of_order(denied),
+            })
+        })
+    };
     for piece in &pieces {
         reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
             // Their places and hashes.
@@ -62,18 +83,16 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
             let mut of_batch = Vec::new();
             table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(refused)?;
             read.add(Output { bytes: 0, rows: of_batch.len() as u64, row_hash: of_batch.iter().copied().sum() });
-            hashes.push(of_batch);
-            ordered.add(placed).map_err(|error| match error {
-                Unordered::Table(error) => refused(error),
-                denied => budget.of_order(denied),
-            })?;
-            sources.push((piece, rows));
-            Ok(())
+            let batch = Batch::read((placed, of_batch), (piece, rows), &budget.shared());
+            packer.add(batch.map_err(|denied| budget.of_rows(denied))?, &mut batches).map_err(not_packed)?;
+            order(&batches)
         })?;
     }
+    packer.finish(&mut batches).map_err(not_packed)?;
+    order(&batches)?;
     ordered.sort(arranger.keep);
     let partitions = partitions(&ordered, &cuts);
-    let mut sums = sums_of(&partitions, &ordered, &hashes);
+    let mut sums = sums_of(&partitions, &ordered, &batches);
     let dropped = sums.pop().expect("a sum of the rows of no partition");
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
@@ -81,11 +100,12 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     for (partition, sum) in partitions.into_iter().zip(sums) {
         let picks: Vec<Pick> = ordered.picks(partition).collect();
         write_rows(writer, &gather, (&picks, sum.row_hash), &mut scratch, &budget, |error, denied| {
-            let Some((batch, row, _)) = error.of_row() else { return of_table(error) };
-            let (piece, rows) = &sources[batch];
-            match denied {
-                None => reader.refused(piece, rows, error),
-                Some(denied) => reader.denied(piece, (rows, row), denied),
+            let Some((number, row, _)) = error.of_row() else { return of_table(error) };
+            let batch = &batches[number];
+            match (denied, &batch.read) {
+                (None, _) => refused_of((batch, row), error),
+                (Some(denied), Some((piece, rows))) => reader.denied(piece, (rows, row), denied),
+                (Some(denied), None) => reader.denied_at(&pieces, batch.place(row), denied),
             }
         })?;
     }
@@ -105,16 +125,17 @@ fn partitions(ordered: &Ordered<'_>, cuts: &Cuts) -> Vec<Range<usize>> {
 
 /// Rows and hashes of each partition, and at last of the rows of none, which were left out. Each row is told which partition it is of, and then hashes are read as they lie: those of the rows of
 /// one partition lie anywhere.
-fn sums_of(partitions: &[Range<usize>], ordered: &Ordered<'_>, hashes: &[Vec<RowHash>]) -> Vec<Output> {
+fn sums_of(partitions: &[Range<usize>], ordered: &Ordered<'_>, batches: &[Batch<'_>]) -> Vec<Output> {
     let mut partition_of: Vec<Vec<u32>> =
-        hashes.iter().map(|of_batch| vec![partitions.len() as u32; of_batch.len()]).collect();
+        batches.iter().map(|batch| vec![partitions.len() as u32; batch.hashes.len()]).collect();
     for (number, range) in (0..).zip(partitions) {
         ordered
             .picks(range.clone())
             .for_each(|Pick { batch, row }| partition_of[batch as usize][row as usize] = number);
     }
     let mut sums = vec![Output::default(); partitions.len() + 1];
-    for (hash, partition) in hashes.iter().flatten().zip(partition_of.iter().flatten()) {
+    let hashes = batches.iter().flat_map(|batch| &batch.hashes);
+    for (hash, partition) in hashes.zip(partition_of.iter().flatten()) {
         let sum = &mut sums[*partition as usize];
         sum.rows += 1;
         sum.row_hash += *hash;

@@ -11,6 +11,7 @@
 //! from their places in the input, which rows have on their way. Memory, nodes, strategies and faults change nothing of them.
 
 mod arrangement;
+mod batches;
 mod cuts;
 mod entries;
 mod kept;

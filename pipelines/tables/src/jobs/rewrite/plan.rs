@@ -5,6 +5,7 @@ use exobus_actors::task::JobError;
 use exobus_shuffle::Sizes;
 use exobus_shuffle::strategies::auto::PartsRead;
 
+use super::batches::small_bytes;
 use super::map::MESSAGE_BYTES;
 use super::merge::PICK_BYTES;
 use super::merging::merging_bytes;
@@ -15,6 +16,8 @@ use crate::jobs::table::{Piece, push_split};
 
 /// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
 const MAP_BYTES_MAX: u64 = 256 << 20;
+/// How many splits a map reads at most: where they are small, it is opening their files that takes time.
+const MAP_SPLITS_MAX: usize = 4096;
 
 /// A file that is written, about: bytes of its values, and how many rows and columns it has.
 #[derive(Clone, Copy, Debug)]
@@ -114,21 +117,31 @@ pub(in crate::jobs) fn refuse_beyond(
     )))
 }
 
+/// What a map of these pieces takes beside the store.
+pub(super) fn map_outside_bytes(pieces: &[Piece], columns: u64) -> u64 {
+    let of_piece = |piece: &Piece| {
+        piece.file.splits.iter().map(|split| split.outside_bytes() + piece.file.told_bytes()).sum::<u64>()
+    };
+    let splits = pieces.iter().map(|piece| piece.file.splits.len() as u64).sum();
+    LOOK_BYTES + small_bytes(splits, columns) + pieces.iter().map(of_piece).sum::<u64>()
+}
+
 /// What each map reads: splits that follow each other, as many as a map takes at a time.
 pub(super) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
     let executors = u64::from(sizes.executors_per_node.max(1));
     let map_bytes = (sizes.memory_bytes / (2 * executors)).min(MAP_BYTES_MAX);
-    let (mut maps, mut open, mut open_bytes) = (Vec::new(), Vec::<Piece>::new(), 0);
+    let (mut maps, mut open, mut open_bytes, mut open_splits) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
     for (before, (file, split)) in (0..).zip(described.numbered_splits()) {
         let described = &file.splits[split];
         if described.is_left_out {
             continue;
         }
-        if !open.is_empty() && open_bytes + described.map_bytes() > map_bytes {
+        let bytes = described.map_bytes() + file.told_bytes();
+        if open_splits == MAP_SPLITS_MAX || open_splits > 0 && open_bytes + bytes > map_bytes {
             maps.push(std::mem::take(&mut open));
-            open_bytes = 0;
+            (open_bytes, open_splits) = (0, 0);
         }
-        open_bytes += described.map_bytes();
+        (open_bytes, open_splits) = (open_bytes + bytes, open_splits + 1);
         push_split(&mut open, file, split, before);
     }
     if !open.is_empty() {
@@ -214,7 +227,8 @@ mod tests {
     fn a_map_reads_splits_that_follow_each_other_and_each_is_read_once_in_its_place() {
         let table = described(&[&[400, 400, 400], &[], &[100], &[2_000], &[10, 10]]);
         // Two splits of 400 fit, three do not.
-        let memory_bytes = 4 * 2 * table.files[0].splits[0].map_bytes() + 40;
+        let split_bytes = table.files[0].splits[0].map_bytes() + table.files[0].told_bytes();
+        let memory_bytes = 4 * 2 * split_bytes + 40;
         let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
         let maps = maps(&table, sizes);
         let read: Vec<Vec<(String, std::ops::Range<usize>, u32)>> = maps
@@ -233,6 +247,19 @@ mod tests {
                 vec![("4".to_owned(), 0..2, 5)],
             ]
         );
+    }
+
+    #[test]
+    fn very_many_small_files_are_read_by_more_maps_than_one() {
+        let table = described(&vec![&[10][..]; 20_000]);
+        let maps = |memory_bytes: u64| {
+            let maps = maps(&table, Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes });
+            assert_eq!(maps.iter().flatten().map(|piece| piece.splits.len()).sum::<usize>(), 20_000);
+            maps.iter().map(Vec::len).max().unwrap()
+        };
+        assert_eq!(maps(64 << 30), MAP_SPLITS_MAX);
+        // What is told of files takes memory, too.
+        assert!(maps(4 << 20) < (1 << 20) / 600);
     }
 
     /// What `docs/tables.md` says that 512 MiB suffice for.

@@ -17,11 +17,11 @@ use super::arrangement::Arrangement;
 use super::cuts::cuts;
 use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
-use super::plan::{FileAbout, check_memory, maps};
+use super::plan::{FileAbout, check_memory, map_outside_bytes, maps};
 use super::{Rewrite, Rewritten};
 use crate::TableError;
 use crate::jobs::count::count;
-use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
+use crate::jobs::described::{Described, PLACE_BYTES};
 use crate::jobs::output::{FileParams, FileSize, manifest};
 use crate::jobs::table::{Piece, Table};
 use crate::reading::Reading;
@@ -51,10 +51,8 @@ impl Job for Rewriting {
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
         let pieces = &self.maps[index];
-        let splits = pieces.iter().flat_map(|piece| &piece.file.splits);
-        let outside_bytes = LOOK_BYTES + splits.map(|split| split.outside_bytes()).sum::<u64>();
         let params = MapParams { reading: self.reading.clone(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, outside_bytes);
+        let options = self.options(place, map_outside_bytes(pieces, self.about.columns));
         let pieces = futures.put_value(pieces)?;
         let args = [self.layout.arg(), self.cuts.arg(), pieces.arg()];
         let outputs = futures.submit_many(map, &params, &args, 2, options)?;
