@@ -11,9 +11,9 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
-    AggregateArgs, ColumnArgs, CutsName, ExplainAggregateArgs, ExplainArgs, ExplainFilesArgs, ExplainSortArgs,
-    ExplainWhat, JobArgs, OperationName, RandomShuffleArgs, ResumeArgs, SetupArgs, SortArgs, StrategyName, ViewArgs,
-    WordcountArgs,
+    AggregateArgs, ColumnArgs, CutsName, ExplainAggregateArgs, ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs,
+    ExplainShuffleArgs, ExplainSortArgs, ExplainWhat, JobArgs, OperationName, RandomShuffleArgs, ResumeArgs, SetupArgs,
+    SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
 pub use self::place::{ClusterArgs, PlaceArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};

@@ -234,8 +234,13 @@ pub enum ExplainWhat {
     Wordcount(ExplainFilesArgs),
     /// An aggregation; files are read once, to see where records begin, and some small pieces of them are mapped
     Aggregate(ExplainAggregateArgs),
-    /// A random shuffle; some small pieces of the input are mapped
-    RandomShuffle(ExplainFilesArgs),
+    /// A random shuffle; of records, some small pieces of the input are mapped; of tables, rows are counted where files do not say how many they have
+    #[command(visible_alias = "random-shuffle")]
+    Shuffle(ExplainShuffleArgs),
+    /// A deduplication, as if all keys were different; nothing but what files say of themselves is read
+    Dedupe(ExplainDedupeArgs),
+    /// A conversion: how many files, and what memory each takes; nothing but what files say of themselves is read, unless rows are to be counted
+    Convert(ExplainShuffleArgs),
 }
 
 /// `exobus explain` of jobs that take nothing but files
@@ -255,6 +260,44 @@ pub struct ExplainSortArgs {
     /// Columns that a table would be sorted by
     #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
     pub key: Vec<KeyColumn>,
+    /// How a table would be read
+    #[command(flatten)]
+    pub read: TableReadArgs,
+    /// How it would be written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// Files, and where it would run
+    #[command(flatten)]
+    pub files: ExplainFilesArgs,
+}
+
+/// `exobus explain shuffle`, and `exobus explain convert`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainShuffleArgs {
+    /// Rows of a file of a table, at most
+    #[arg(long, value_name = "ROWS", help_heading = "Tables", conflicts_with_all = ["partitions", "file_bytes"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows_per_file: Option<u64>,
+    /// How a table would be read
+    #[command(flatten)]
+    pub read: TableReadArgs,
+    /// How it would be written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// Files, and where it would run
+    #[command(flatten)]
+    pub files: ExplainFilesArgs,
+}
+
+/// `exobus explain dedupe`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainDedupeArgs {
+    /// Columns of which rows that are alike would be one [default: the key of 100-byte records]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub key: Vec<KeyColumn>,
+    /// In which order rows of a key would be, before that of the input
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
+    pub order_by: Vec<KeyColumn>,
     /// How a table would be read
     #[command(flatten)]
     pub read: TableReadArgs,

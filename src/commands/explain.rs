@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use exobus_actors::{futures::Futures, task::JobError};
 use exobus_files::{FileError, Location};
 use exobus_shuffle::{
+    Sizes,
     files::{InputFile, list_files, list_inputs},
     jobs::{RandomShuffle, WordCount, sort},
     keyed::{self, Registered},
@@ -12,40 +14,102 @@ use exobus_shuffle::{
 };
 use exobus_tables::jobs::{
     Rewrite,
+    convert::{self, ConvertTable, ExplainedConvert},
+    dedupe::{self, DedupeTable, Keep},
+    shuffle::{self, ShuffleTable},
     sort::{self as table, SortTable},
 };
-use exobus_tables::semantics::KeyColumn;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{generate::failure as file_failure, session::Session, sort::Way, tables::check_inputs};
+use super::{
+    generate::failure as file_failure,
+    session::Session,
+    sort::Way,
+    tables::{check_inputs, is_shuffled_raw, key_of_dedupe},
+};
 use crate::{
-    cli::{ExplainArgs, ExplainFilesArgs, ExplainSortArgs, ExplainWhat},
+    cli::{
+        ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs, ExplainShuffleArgs, ExplainSortArgs, ExplainWhat,
+        TableReadArgs, TableWriteArgs,
+    },
     exit::{Exit, Failure, OrExit},
     report::{bytes, count},
 };
 
+/// What a job would do.
+enum Told {
+    Shuffle(Explained),
+    Convert(ExplainedConvert),
+}
+
 /// Prints it.
 pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
-    let (files, explained) = match &args.what {
-        ExplainWhat::Sort(args) => {
-            let input = (&args.files.input[..], args.files.setup.partial);
-            let explained = match Way::of(&args.key, input, (&args.read, &args.write))? {
-                Way::Raw => explain_sort(&args.files)?,
-                Way::Table(key) => explain_table(args, key)?,
-            };
-            (&args.files, explained)
+    let (files, told) = match &args.what {
+        ExplainWhat::Sort(args) => (&args.files, Told::Shuffle(explain_any_sort(args)?)),
+        ExplainWhat::Wordcount(files) => (files, Told::Shuffle(explain_keyed(files, list_files, WordCount {})?)),
+        ExplainWhat::Aggregate(args) => {
+            (&args.files, Told::Shuffle(explain_keyed(&args.files, list_files, args.columns.job()?)?))
         }
-        ExplainWhat::Wordcount(files) => (files, explain_keyed(files, list_files, WordCount {})?),
-        ExplainWhat::Aggregate(args) => (&args.files, explain_keyed(&args.files, list_files, args.columns.job()?)?),
-        // Which order it is changes nothing about the work.
-        ExplainWhat::RandomShuffle(files) => (files, explain_keyed(files, list_inputs, RandomShuffle { seed: 0 })?),
+        ExplainWhat::Shuffle(args) => (&args.files, Told::Shuffle(explain_shuffle(args)?)),
+        ExplainWhat::Dedupe(args) => (&args.files, Told::Shuffle(explain_dedupe(args)?)),
+        ExplainWhat::Convert(args) => (&args.files, Told::Convert(explain_convert(args)?)),
     };
-    let text = match files.setup.json {
-        true => format!("{}\n", serde_json::to_string(&explained).or_exit(Exit::InputOutput)?),
-        false => for_people(&explained),
+    let text = match (files.setup.json, &told) {
+        (true, Told::Shuffle(explained)) => json(explained)?,
+        (true, Told::Convert(explained)) => json(explained)?,
+        (false, Told::Shuffle(explained)) => for_people(explained),
+        (false, Told::Convert(explained)) => convert_for_people(explained),
     };
     // A closed stdout is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(Exit::Success)
+}
+
+fn json(explained: &impl Serialize) -> Result<String, Failure> {
+    Ok(format!("{}\n", serde_json::to_string(explained).or_exit(Exit::InputOutput)?))
+}
+
+fn explain_any_sort(args: &ExplainSortArgs) -> Result<Explained, Failure> {
+    let ExplainSortArgs { key, read, write, files } = args;
+    match Way::of(key, (&files.input, files.setup.partial), (read, write))? {
+        Way::Raw => explain_sort(files),
+        Way::Table(key) => {
+            let job = |table| SortTable { table, key };
+            explain_table(files, (read, write, None), "table.explain", job, async |futures, params| {
+                table::explain(futures, params).await
+            })
+        }
+    }
+}
+
+fn explain_shuffle(args: &ExplainShuffleArgs) -> Result<Explained, Failure> {
+    let ExplainShuffleArgs { rows_per_file, read, write, files } = args;
+    // Which order it is changes nothing about the work.
+    if is_shuffled_raw((&files.input, files.setup.partial), (read, write), *rows_per_file) {
+        return explain_keyed(files, list_inputs, RandomShuffle { seed: 0 });
+    }
+    let job = |table| ShuffleTable { table, seed: 0 };
+    explain_table(files, (read, write, *rows_per_file), "table.shuffle.explain", job, async |futures, params| {
+        shuffle::explain(futures, params).await
+    })
+}
+
+fn explain_dedupe(args: &ExplainDedupeArgs) -> Result<Explained, Failure> {
+    let ExplainDedupeArgs { key, order_by, read, write, files } = args;
+    let key = key_of_dedupe(key, (&files.input, files.setup.partial), read)?;
+    // So does which row of a key stays.
+    let job = |table| DedupeTable { table, key, keep: Keep::default(), order_by: order_by.clone() };
+    explain_table(files, (read, write, None), "table.dedupe.explain", job, async |futures, params| {
+        dedupe::explain(futures, params).await
+    })
+}
+
+fn explain_convert(args: &ExplainShuffleArgs) -> Result<ExplainedConvert, Failure> {
+    let ExplainShuffleArgs { rows_per_file, read, write, files } = args;
+    let job = |table| ConvertTable { table };
+    explain_table(files, (read, write, *rows_per_file), "table.convert.explain", job, async |futures, params| {
+        convert::explain(futures, params).await
+    })
 }
 
 fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
@@ -59,14 +123,24 @@ fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
     Ok(session.run("sort.explain", None, params, async |futures, params| sort::explain(futures, params).await)?.report)
 }
 
-fn explain_table(args: &ExplainSortArgs, key: Vec<KeyColumn>) -> Result<Explained, Failure> {
-    let session = Session::without_views(&args.files.setup)?;
-    let (partitions, partial) = (args.files.setup.partitions, args.files.setup.partial);
-    let (reading, writing) = (args.read.options(), args.write.options(partitions, None));
-    let table = Rewrite::new(inputs(&session, &args.files, check_inputs)?, PathBuf::new());
-    let params = SortTable { table: Rewrite { reading, writing, partial, ..table }, key };
-    let program = async |futures, params| table::explain(futures, params).await;
-    Ok(session.run("table.explain", None, params, program)?.report)
+/// Asks a program what a job over the table of these arguments would do.
+fn explain_table<J, R>(
+    args: &ExplainFilesArgs,
+    (read, write, rows_per_file): (&TableReadArgs, &TableWriteArgs, Option<u64>),
+    name: &str,
+    job: impl FnOnce(Rewrite) -> J,
+    program: impl AsyncFnOnce(Futures, J) -> Result<R, JobError> + Send + 'static,
+) -> Result<R, Failure>
+where
+    J: Serialize + Send + 'static,
+    R: Serialize + DeserializeOwned + 'static,
+{
+    let session = Session::without_views(&args.setup)?;
+    let (partitions, partial) = (args.setup.partitions, args.setup.partial);
+    let (reading, writing) = (read.options(), write.options(partitions, rows_per_file));
+    let table = Rewrite::new(inputs(&session, args, check_inputs)?, PathBuf::new());
+    let params = job(Rewrite { reading, writing, partial, ..table });
+    Ok(session.run(name, None, params, program)?.report)
 }
 
 fn explain_keyed<J: Registered>(
@@ -99,6 +173,24 @@ fn inputs(
     args.input.iter().map(absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)
 }
 
+fn convert_for_people(explained: &ExplainedConvert) -> String {
+    let ExplainedConvert { input_bytes, sizes, files, task_bytes } = explained;
+    format!(
+        "{} with {} of values on {}:\n{} files of {} of values, each written by a task that begins with {} of memory; no row goes to another node\n",
+        bytes(*input_bytes),
+        bytes(sizes.input_bytes),
+        nodes(sizes),
+        count(*files),
+        bytes(sizes.input_bytes / (*files).max(1)),
+        bytes(*task_bytes),
+    )
+}
+
+fn nodes(sizes: &Sizes) -> String {
+    let nodes = if sizes.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", sizes.nodes) };
+    format!("{nodes} with {} of memory and {} executors each", bytes(sizes.memory_bytes), sizes.executors_per_node)
+}
+
 fn for_people(explained: &Explained) -> String {
     let Explained { input_bytes, sizes, maps, plan, estimates } = explained;
     let chosen = &estimates[0];
@@ -107,12 +199,10 @@ fn for_people(explained: &Explained) -> String {
         false => format!(", of which maps make {},", bytes(sizes.input_bytes)),
     };
     let mut text = format!(
-        "{}{made} on {} with {} of memory and {} executors each:\n\
+        "{}{made} on {}:\n\
          {} maps of {}, {} partitions of {}\n\n",
         bytes(*input_bytes),
-        if sizes.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", sizes.nodes) },
-        bytes(sizes.memory_bytes),
-        sizes.executors_per_node,
+        nodes(sizes),
         count(*maps),
         bytes(input_bytes / (*maps).max(1)),
         count(u64::from(plan.partitions)),

@@ -15,7 +15,7 @@ use exobus_tables::{
 
 use super::{folders::Folders, keyed, session::Session};
 use crate::{
-    cli::{ConvertArgs, DedupeArgs, JobArgs, ShuffleArgs, SortArgs, TableArgs, TableReadArgs},
+    cli::{ConvertArgs, DedupeArgs, JobArgs, ShuffleArgs, SortArgs, TableArgs, TableReadArgs, TableWriteArgs},
     exit::{Exit, Failure},
     report::{TableSummary, TableWords},
 };
@@ -37,23 +37,18 @@ pub(super) fn sort_by_key(args: &SortArgs, key: Vec<KeyColumn>) -> Result<Exit, 
 
 /// Shuffles a table, or records where nothing else is asked for, and prints the summary.
 pub fn shuffle_rows(args: &ShuffleArgs) -> Result<Exit, Failure> {
-    let is_more = args.table.read.given().or(args.table.write.given()).is_some() || args.rows_per_file.is_some();
-    if !is_more && format_of(&args.table) == Some(InputFormat::Records) {
-        return keyed::shuffle_records(&args.table.job, &args.table.input, &args.table.output, args.seed);
+    let TableArgs { input, output, read, write, job } = &args.table;
+    if is_shuffled_raw((input, job.setup.partial), (read, write), args.rows_per_file) {
+        return keyed::shuffle_records(job, input, output, args.seed);
     }
     run(&args.table, args.rows_per_file, SHUFFLED, |table| ShuffleTable { table, seed: args.seed })
 }
 
 /// Leaves one row of each key and prints the summary.
 pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
-    let DedupeArgs { mut key, keep, order_by, .. } = args.clone();
-    if key.is_empty() {
-        if format_of(&args.table) != Some(InputFormat::Records) {
-            let what = "a table is deduplicated by columns: say which, --key COLUMN; records are by theirs: --input-format records";
-            return Err(Failure::text(Exit::Usage, what));
-        }
-        key = key_of_records();
-    }
+    let DedupeArgs { key, keep, order_by, table } = args;
+    let key = key_of_dedupe(key, (&table.input, table.job.setup.partial), &table.read)?;
+    let (keep, order_by) = (*keep, order_by.clone());
     run(&args.table, None, DEDUPLICATED, |table| DedupeTable { table, key, keep, order_by })
 }
 
@@ -67,8 +62,30 @@ pub(super) fn key_of_records() -> Vec<KeyColumn> {
     vec![KeyColumn::rising(records::KEY)]
 }
 
-fn format_of(table: &TableArgs) -> Option<InputFormat> {
-    input_format(&table.input, &table.read, table.job.setup.partial)
+/// Whether records are shuffled as they are: where nothing is asked for that tables alone have.
+pub(super) fn is_shuffled_raw(
+    (input, partial): (&[PathBuf], bool),
+    (read, write): (&TableReadArgs, &TableWriteArgs),
+    rows_per_file: Option<u64>,
+) -> bool {
+    let is_more = read.given().or(write.given()).is_some() || rows_per_file.is_some();
+    !is_more && input_format(input, read, partial) == Some(InputFormat::Records)
+}
+
+/// By which columns this input is deduplicated.
+pub(super) fn key_of_dedupe(
+    key: &[KeyColumn],
+    (input, partial): (&[PathBuf], bool),
+    read: &TableReadArgs,
+) -> Result<Vec<KeyColumn>, Failure> {
+    if !key.is_empty() {
+        return Ok(key.to_vec());
+    }
+    if input_format(input, read, partial) != Some(InputFormat::Records) {
+        let what = "a table is deduplicated by columns: say which, --key COLUMN; records are by theirs: --input-format records";
+        return Err(Failure::text(Exit::Usage, what));
+    }
+    Ok(key_of_records())
 }
 
 /// Runs a job over the table of these arguments.

@@ -18,7 +18,7 @@ fn explained_and_run(
     let explained = exobus(&[&["explain", job, input], &shared[..]].concat());
     explained.expect(0, &[]);
     let output = tempfile::tempdir_in(scratch.root()).unwrap().keep().display().to_string();
-    let seed: &[&str] = if job == "random-shuffle" { &["--seed", "1"] } else { &[] };
+    let seed: &[&str] = if job.ends_with("shuffle") { &["--seed", "1"] } else { &[] };
     let run = exobus(&[&[job, input, "--output", &output], seed, &shared].concat());
     run.expect(0, &[]);
     (explained.json(), run.json())
@@ -41,6 +41,11 @@ fn what_is_explained_is_what_is_done() {
         ("wordcount", &words, &["--partitions", "300"]),
         ("aggregate", &table, &["--key", "2", "--value", "1"]),
         ("sort", &csv, &["--key", "word", "--file-bytes", "200kB"]),
+        ("shuffle", &records, &["--partitions", "300"]),
+        ("shuffle", &records, &["--rows-per-file", "70000"]),
+        ("shuffle", &csv, &["--rows-per-file", "7000"]),
+        ("dedupe", &csv, &["--key", "word", "--order-by", "id:desc", "--file-bytes", "200kB"]),
+        ("dedupe", &records, &[]),
     ] {
         let (explained, ran) = explained_and_run(&scratch, job, input, args);
         let case = format!("{job}: {explained}\n{ran}");
@@ -48,10 +53,36 @@ fn what_is_explained_is_what_is_done() {
         assert_eq!(explained["plan"]["partitions"], ran["partitions"], "{case}");
         assert_eq!(explained["estimates"][0]["strategy"], ran["strategy"], "{case}");
         let made = explained["sizes"]["input_bytes"].as_u64().unwrap();
-        if job == "random-shuffle" {
+        if job.ends_with("shuffle") && args.first() == Some(&"--partitions") {
             assert_eq!(made, 200_000 * (8 + 16 + 100), "{case}");
         }
     }
+}
+
+#[test]
+fn a_conversion_is_explained_by_its_files() {
+    let scratch = Scratch::new();
+    let rows: String = (0..30_000).map(|row| format!("{row},word{}\n", row % 5_000)).collect();
+    fs::write(scratch.path("words.csv"), format!("id,word\n{rows}")).unwrap();
+    let csv = scratch.text("words.csv");
+    for args in [&[][..], &["--rows-per-file", "7000"], &["--partitions", "3"]] {
+        let (explained, ran) = explained_and_run(&scratch, "convert", &csv, args);
+        let case = format!("{args:?}: {explained}\n{ran}");
+        assert_eq!(explained["input_bytes"], ran["bytes"], "{case}");
+        assert_eq!(explained["files"], ran["files"], "{case}");
+        assert!(explained["task_bytes"].as_u64().unwrap() > 4 << 20, "{case}");
+    }
+    let run = exobus(&["explain", "convert", &csv, "--rows-per-file", "7000", "--memory", "64MiB"]);
+    run.expect(0, &[]);
+    for text in ["on 1 node with", "5 files of", "no row goes to another node"] {
+        assert!(run.stdout.contains(text), "{text:?} is not in {run:#?}");
+    }
+    let memory = ["--memory", "64MiB"];
+    let explain = |args: &[&str]| exobus(&[&["explain"], args, &memory].concat());
+    // What the jobs themselves would refuse is refused here.
+    explain(&["dedupe", &csv]).expect(2, &["--key COLUMN"]);
+    explain(&["dedupe", &csv, "--key", "wrd"]).expect(1, &["word"]);
+    explain(&["random-shuffle", &csv]).expect(0, &[]);
 }
 
 #[test]

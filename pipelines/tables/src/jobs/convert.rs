@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ::futures::TryStreamExt as _;
+use arrow_schema::SchemaRef;
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::RowHash;
 use exobus_actors::program;
@@ -179,6 +180,69 @@ pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten
     rewritten(futures, ConvertTable::NAME, params.table, None).await
 }
 
+/// What a conversion would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainedConvert {
+    /// Bytes of the input files.
+    pub input_bytes: u64,
+    /// Bytes of their values, nodes and memory.
+    pub sizes: Sizes,
+    /// How many files there would be, each of which a task writes.
+    pub files: u64,
+    /// Most bytes of memory that a task would begin with.
+    pub task_bytes: u64,
+}
+
+/// Says what a conversion would do: rows are counted where it is said how many of them or how many files there shall be and files do not say it, and the output is not looked at.
+///
+/// # Errors
+/// As of [`convert`].
+#[program(name = "table.convert.explain", version = 1)]
+pub async fn explain(futures: Futures, params: ConvertTable) -> Result<ExplainedConvert, JobError> {
+    let Planned { described, sizes, parts, .. } = Planned::of(&futures, &params.table, false).await?;
+    let task_bytes = parts.iter().map(|(_, outside_bytes)| *outside_bytes).max().unwrap_or(0);
+    Ok(ExplainedConvert { input_bytes: described.input_bytes(), sizes, files: parts.len() as u64, task_bytes })
+}
+
+/// How a table is written once more.
+struct Planned {
+    described: Described,
+    sizes: Sizes,
+    schema: SchemaRef,
+    /// What goes into each file, and what its task takes beside the store.
+    parts: Vec<(FilePlan, u64)>,
+}
+
+impl Planned {
+    /// Looks at the table, and refuses one for which there is too little memory.
+    async fn of(futures: &Futures, rewrite: &Rewrite, is_mapped: bool) -> Result<Self, JobError> {
+        let mut described = Described::of(futures, rewrite, &[], is_mapped).await?;
+        let writing = rewrite.writing;
+        if !matches!(writing.file_size, FileSize::Bytes(_)) {
+            count(futures, &mut described).await?;
+        }
+        let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
+        let splits = described.numbered_splits();
+        let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
+        let mut parts = Vec::new();
+        for part in self::parts(&described, writing)? {
+            let (bytes, rows, largest) = read_about(&splits[part.splits.clone()], part.rows);
+            let sink_bytes = writing.sink_bytes(described.form, &schema, (bytes, rows));
+            let outside_bytes = LOOK_BYTES + sink_bytes + largest / 4;
+            let what = || {
+                let place = splits.get(part.splits.start).map_or("the table".to_owned(), |(file, split)| {
+                    format!("{}, row group or piece {split}", file.path.display())
+                });
+                format!("{place}, of which a file is to be written,")
+            };
+            refuse_beyond(sizes, (outside_bytes, 0), what)?;
+            parts.push((part, outside_bytes));
+        }
+        drop(splits);
+        Ok(Self { described, sizes, schema, parts })
+    }
+}
+
 /// Writes what a function makes of a table, or the table itself.
 pub(super) async fn rewritten(
     futures: Futures,
@@ -186,28 +250,8 @@ pub(super) async fn rewritten(
     rewrite: Rewrite,
     function: Option<FunctionName>,
 ) -> Result<Rewritten, JobError> {
-    let mut described = Described::of(&futures, &rewrite, &[], function.is_some()).await?;
-    let writing = rewrite.writing;
-    if !matches!(writing.file_size, FileSize::Bytes(_)) {
-        count(&futures, &mut described).await?;
-    }
-    let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
-    let parts = parts(&described, writing)?;
-    let splits = described.numbered_splits();
-    let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
-    let outside_bytes = |part: &FilePlan| {
-        let (bytes, rows, largest) = read_about(&splits[part.splits.clone()], part.rows);
-        LOOK_BYTES + writing.sink_bytes(described.form, &schema, (bytes, rows)) + largest / 4
-    };
-    for part in &parts {
-        let what = || {
-            let place = splits.get(part.splits.start).map_or("the table".to_owned(), |(file, split)| {
-                format!("{}, row group or piece {split}", file.path.display())
-            });
-            format!("{place}, of which a file is to be written,")
-        };
-        refuse_beyond(sizes, (outside_bytes(part), 0), what)?;
-    }
+    let Planned { described, sizes, schema, parts } = Planned::of(&futures, &rewrite, function.is_some()).await?;
+    let (writing, splits) = (rewrite.writing, described.numbered_splits());
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     let plan = Plan::of_chunks(sizes, Some(parts.len() as u32), 1 << 20).map_err(JobError::program)?;
     futures.plan_stage(name, parts.len() as u64, described.value_bytes())?;
@@ -221,7 +265,7 @@ pub(super) async fn rewritten(
         buffer_bytes: plan.output_buffer_bytes,
     };
     let mut made = Vec::with_capacity(parts.len());
-    for (number, part) in parts.iter().enumerate() {
+    for (number, (part, outside_bytes)) in parts.iter().enumerate() {
         let name = file.form.file_name(&part_name(number, parts.len()));
         let mut pieces = Vec::new();
         for at in part.splits.clone() {
@@ -236,7 +280,7 @@ pub(super) async fn rewritten(
         };
         let options = TaskOptions {
             scratch_bytes: vec![file.buffer_bytes; 2],
-            outside_bytes: outside_bytes(part),
+            outside_bytes: *outside_bytes,
             ..TaskOptions::default()
         };
         let pieces = futures.put_value(&pieces)?;
@@ -265,7 +309,7 @@ pub(super) async fn rewritten(
             return Err(JobError::program(format!("{key} gave batches without rows of different columns or types")));
         }
     };
-    let counted = parts.iter().map(|part| part.rows).sum::<Option<u64>>().or(described.rows());
+    let counted = parts.iter().map(|(part, _)| part.rows).sum::<Option<u64>>().or(described.rows());
     if let Some(rows) = counted.filter(|rows| *rows != read.rows) {
         let detail = format!("{rows} rows are to be read; read {} rows", read.rows);
         return Err(JobError::Conservation { edge: "input -> output".to_owned(), detail });

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use exobus_actors::futures::Futures;
 use exobus_actors::program;
 use exobus_actors::task::JobError;
+use exobus_shuffle::strategies::auto::Explained;
 use serde::{Deserialize, Serialize};
 
 use super::TableJob;
@@ -67,6 +68,16 @@ pub struct DedupeTable {
 pub async fn dedupe(futures: Futures, params: DedupeTable) -> Result<Rewritten, JobError> {
     let arrangement = Arrangement::distinct(params.key, params.order_by, params.keep);
     rewrite::run(futures, DedupeTable::NAME, params.table, arrangement).await
+}
+
+/// Says what the deduplication of a table would do, as if all keys were different: the output is not looked at, and nothing is read.
+///
+/// # Errors
+/// As of [`dedupe`].
+#[program(name = "table.dedupe.explain", version = 1)]
+pub async fn explain(futures: Futures, params: DedupeTable) -> Result<Explained, JobError> {
+    let arrangement = Arrangement::distinct(params.key, params.order_by, params.keep);
+    rewrite::explain(&futures, &params.table, &arrangement).await
 }
 
 impl TableJob for DedupeTable {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use exobus_actors::futures::Futures;
 use exobus_actors::program;
 use exobus_actors::task::JobError;
+use exobus_shuffle::strategies::auto::Explained;
 use serde::{Deserialize, Serialize};
 
 use super::TableJob;
@@ -31,6 +32,15 @@ pub struct ShuffleTable {
 #[program(name = "table.shuffle", version = 2, give_back = super::give_back)]
 pub async fn shuffle(futures: Futures, params: ShuffleTable) -> Result<Rewritten, JobError> {
     rewrite::run(futures, ShuffleTable::NAME, params.table, Arrangement::at_random(params.seed)).await
+}
+
+/// Says what a shuffle of a table would do: rows are counted where files do not say how many they have, and the output is not looked at.
+///
+/// # Errors
+/// As of [`shuffle`].
+#[program(name = "table.shuffle.explain", version = 1)]
+pub async fn explain(futures: Futures, params: ShuffleTable) -> Result<Explained, JobError> {
+    rewrite::explain(&futures, &params.table, &Arrangement::at_random(params.seed)).await
 }
 
 impl TableJob for ShuffleTable {
