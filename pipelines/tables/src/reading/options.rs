@@ -205,7 +205,7 @@ mod tests {
         let refused = |select: &[&str]| options(select, None).selected(&table, &key).unwrap_err().to_string();
         assert_eq!(refused(&["id", "pirce"]), "no column pirce; did you mean price?");
         assert_eq!(refused(&["id city"]), "no column id city; did you mean id,city?");
-        assert_eq!(refused(&["id town"]), "no column id town");
+        assert_eq!(refused(&["id town"]), "no column id town; did you mean id?");
         assert!(refused(&["id", "city", "id"]).contains("id is selected twice"));
         assert!(refused(&["id"]).contains("key column city.zip is not selected"));
         let read = options(&["id"], Some("city.zip = '1' and x > 1"));
