@@ -268,7 +268,7 @@ pub enum TableError {
 }
 
 /// What a row takes that was measured, or that was given up.
-fn bytes_of(bytes: u64) -> String {
+pub(crate) fn bytes_of(bytes: u64) -> String {
     match bytes {
         u64::MAX => "more than can be gathered".to_owned(),
         bytes => format!("{bytes} bytes"),

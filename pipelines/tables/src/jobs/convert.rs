@@ -30,6 +30,7 @@ use super::mapping::{BatchFunction, Mapping};
 use super::output::{FileParams, FileSize, PartWriter, Written, manifest};
 use super::pieces::{PieceReader, value_of};
 use super::rewrite::{Rewrite, Rewritten, refuse_beyond};
+use super::row_limit::RowLimit;
 use super::table::{Piece, Table, push_split};
 use super::{TableJob, WriteOptions};
 use crate::block::Layout;
@@ -83,6 +84,7 @@ pub(super) struct ConvertParams {
     skip: u64,
     /// Rows that are read for the file; `None`: all that are left.
     rows: Option<u64>,
+    row_bytes_max: RowLimit,
     file: FileParams,
 }
 
@@ -119,7 +121,7 @@ pub(super) fn write_file(
     };
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
     let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
-    let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
+    let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
     let reader = if params.rows.is_some() { reader.cached() } else { reader };
     let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), &budget)?;
     let mut wanted = Wanted { skip: params.skip, rows: params.rows.unwrap_or(u64::MAX) };
@@ -131,7 +133,7 @@ pub(super) fn write_file(
             let refused = |error| reader.refused(piece, &rows, error);
             let batch = conformed(&rows.batch, &table.schema).map_err(refused)?;
             let Some(mapping) = &mut mapping else {
-                given.add(file.write_all(&layout, &batch, refused)?);
+                given.add(file.write_all((&layout, &reader.limits()), &batch, refused)?);
                 return Ok(());
             };
             let row_hash = table.hasher.sum(&batch).map_err(refused)?;
@@ -141,7 +143,7 @@ pub(super) fn write_file(
             let batch = conformed(&given_batch, &schema).map_err(|error| refused_row(error, refused))?;
             let bytes = value_bytes(&batch, 0..batch.num_rows());
             let _made = Reservation::of(&budget.shared(), bytes).map_err(|denied| budget.of_given(denied))?;
-            given.add(file.write_all(&layout, &batch, |error| refused_row(error, refused))?);
+            given.add(file.write_all((&layout, &reader.limits()), &batch, |error| refused_row(error, refused))?);
             Ok(())
         })?;
     }
@@ -276,6 +278,7 @@ pub(super) async fn rewritten(
             reading: described.reading.clone(),
             skip: part.skip,
             rows: part.rows,
+            row_bytes_max: RowLimit::of(sizes),
             file: FileParams { name, ..file.clone() },
         };
         let options = TaskOptions {

@@ -17,6 +17,7 @@ use super::budget::TaskBudget;
 use super::described::{Described, DescribedSplit, LOOK_BYTES};
 use super::pieces::PieceReader;
 use super::rewrite::{MixedSeed, place_hash};
+use super::row_limit::RowLimit;
 use super::table::{Piece, first_place, push_split};
 use crate::reading::{Reading, Wanted};
 
@@ -33,7 +34,7 @@ fn count_rows(context: &mut TaskContext<'_>, params: CountParams) -> Result<Vec<
     let budget = TaskBudget::new(context);
     let CountParams { pieces, reading } = params;
     // No column but those of the condition.
-    let reader = PieceReader::new(&reading, &Arc::new(Schema::empty()), &budget)?;
+    let reader = PieceReader::new(&reading, &Arc::new(Schema::empty()), RowLimit::NONE, &budget)?;
     let mut all = Vec::new();
     for piece in &pieces {
         let mut counted: BTreeMap<usize, u64> = piece.splits().map(|(split, ..)| (split, 0)).collect();

@@ -20,6 +20,7 @@ mod mapping;
 mod output;
 mod pieces;
 mod rewrite;
+mod row_limit;
 pub mod shuffle;
 pub mod sort;
 mod table;

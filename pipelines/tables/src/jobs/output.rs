@@ -157,14 +157,14 @@ impl<'a> PartWriter<'a> {
         Ok(Self { sink, failure, schema, hasher, budget: budget.clone(), row_hash, stored_hash, verify })
     }
 
-    /// Writes rows, without their encodings, as sinks take them; they are hashed as they are written. `refused`: how the task fails over a row.
+    /// Writes rows, without their encodings and as messages of at most these limits, as sinks take them; they are hashed as they are written. `refused`: how the task fails over a row.
     pub(super) fn write(
         &mut self,
-        gather: &Gather,
+        (gather, limits): (&Gather, &Limits),
         picks: &[Pick],
         refused: impl FnOnce(TableError) -> TaskError,
     ) -> Result<(), TaskError> {
-        for message in gather.messages(picks, &Limits::default()).map_err(refused)? {
+        for message in gather.messages(picks, limits).map_err(refused)? {
             let batch = message.batch().map_err(of_table)?;
             let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
             self.row_hash += row_hash;
@@ -181,7 +181,7 @@ impl<'a> PartWriter<'a> {
     /// Writes all rows of a batch of this layout, some at a time: how many they are, and their hash as they were given. `refused`: how the task fails over the batch.
     pub(super) fn write_all(
         &mut self,
-        layout: &Arc<Layout>,
+        (layout, limits): (&Arc<Layout>, &Limits),
         batch: &RecordBatch,
         refused: impl Fn(TableError) -> TaskError,
     ) -> Result<Output, TaskError> {
@@ -192,7 +192,7 @@ impl<'a> PartWriter<'a> {
             given.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
             let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).map_err(of_table)?;
             let picks: Vec<Pick> = (0..batch.num_rows() as u32).map(|row| Pick { batch: 0, row }).collect();
-            self.write(&gather, &picks, |error| refused(error.with_row(|row| from + row)))?;
+            self.write((&gather, limits), &picks, |error| refused(error.with_row(|row| from + row)))?;
         }
         Ok(given)
     }

@@ -8,8 +8,10 @@ use exobus_files::Access;
 use serde::de::DeserializeOwned;
 
 use super::budget::{TaskBudget, of_table};
+use super::row_limit::RowLimit;
 use super::table::{Piece, split_and_row};
 use crate::TableError;
+use crate::block::Limits;
 use crate::reading::{ReadRows, Reading, TableFile, TableReader, ToRead, Wanted};
 use crate::sources::{MemoryDenied, Place, Reservation, SourceError};
 
@@ -18,18 +20,20 @@ pub(super) struct PieceReader<'a> {
     reading: &'a Reading,
     reader: TableReader,
     access: Access,
+    row_limit: RowLimit,
     budget: &'a Arc<TaskBudget>,
 }
 
 impl<'a> PieceReader<'a> {
-    /// Rows come with these columns, as far as their file has them.
+    /// Rows come with these columns, as far as their file has them; a larger one than this is refused.
     pub(super) fn new(
         reading: &'a Reading,
         columns: &SchemaRef,
+        row_limit: RowLimit,
         budget: &'a Arc<TaskBudget>,
     ) -> Result<Self, TaskError> {
         let reader = TableReader::new(reading, columns, &budget.shared()).map_err(of_table)?;
-        Ok(Self { reading, reader, access: Access::Ranges, budget })
+        Ok(Self { reading, reader, access: Access::Ranges, row_limit, budget })
     }
 
     /// Reads through the page cache: others read the same splits.
@@ -40,7 +44,7 @@ impl<'a> PieceReader<'a> {
     /// Calls `each` with the rows of a piece, batch by batch, until there are no more or those that are wanted were given: its file is the one that was listed then (law 9).
     ///
     /// # Errors
-    /// Those of reading and of `each`; [`TaskError::Cancelled`].
+    /// Those of reading and of `each`; a row that is larger than the limit; [`TaskError::Cancelled`].
     pub(super) fn each(
         &self,
         context: &mut TaskContext<'_>,
@@ -57,6 +61,9 @@ impl<'a> PieceReader<'a> {
             context.check_cancelled()?;
             let rows = rows.map_err(failed)?;
             if rows.batch.num_rows() > 0 {
+                if let Some((row, bytes)) = self.row_limit.larger_row(&rows.batch) {
+                    return Err(self.too_large(piece, (&rows, row), bytes));
+                }
                 each(rows)?;
             }
         }
@@ -73,9 +80,22 @@ impl<'a> PieceReader<'a> {
         piece.file.open(&self.reader, self.reading, self.access)
     }
 
+    /// How large the messages are that its rows are gathered in.
+    pub(super) fn limits(&self) -> Limits {
+        self.row_limit.limits()
+    }
+
     /// How a task fails over rows of a piece: with their file, which is opened once more, and the place of the row that the error is about.
     pub(super) fn refused(&self, piece: &Piece, rows: &ReadRows, error: TableError) -> TaskError {
+        if let TableError::RowTooLarge { row, bytes, .. } = error {
+            return self.too_large(piece, (rows, row as usize), bytes);
+        }
         self.budget.of_source(self.open(piece).map_or_else(|error| error, |file| file.row_error(rows, error)))
+    }
+
+    /// How a task fails over one of these rows, which is larger than the limit.
+    fn too_large(&self, piece: &Piece, (rows, row): (&ReadRows, usize), bytes: u64) -> TaskError {
+        self.refused_row(piece, (rows, row), self.row_limit.refusal(bytes, (&rows.batch, row)))
     }
 
     /// How a task fails that has no room for one of these rows.
@@ -119,7 +139,11 @@ impl<'a> PieceReader<'a> {
 
     /// How a task fails over what became of these rows: with the place of the first of them.
     pub(super) fn refused_batch(&self, piece: &Piece, rows: &ReadRows, what: String) -> TaskError {
-        let error = self.at(piece, (rows, 0), |file, place| SourceError::Row { file, place, what });
+        self.refused_row(piece, (rows, 0), what)
+    }
+
+    fn refused_row(&self, piece: &Piece, row: (&ReadRows, usize), what: String) -> TaskError {
+        let error = self.at(piece, row, |file, place| SourceError::Row { file, place, what });
         match error {
             SourceError::Row { .. } => TaskError::request(error),
             error => self.budget.of_source(error),

@@ -131,11 +131,11 @@ pub(super) fn push_split(pieces: &mut Vec<Piece>, file: &DescribedFile, split: u
     }
 }
 
-/// Writes these rows as the next part of an object; a row that is larger than the scratch is written with memory that is asked for. `refused`: how the task fails over a
+/// Writes these rows as the next part of an object, as messages of at most these limits; a row that is larger than the scratch is written with memory that is asked for. `refused`: how the task fails over a
 /// row, for which memory was denied or is not asked for.
 pub(super) fn write_rows(
     writer: &mut ObjectWriter,
-    gather: &Gather,
+    (gather, limits): (&Gather, &Limits),
     (picks, row_hash): (&[Pick], RowHash),
     scratch: &mut [u8],
     budget: &Arc<TaskBudget>,
@@ -149,7 +149,7 @@ pub(super) fn write_rows(
             None
         }
     };
-    let written = write_part_with_more(writer, gather, (picks, row_hash), &Limits::default(), scratch, more);
+    let written = write_part_with_more(writer, gather, (picks, row_hash), limits, scratch, more);
     written.map_err(|error| {
         let denied = denied.filter(|_| matches!(error, TableError::RowTooLarge { .. }));
         refused(error, denied)

@@ -1,10 +1,9 @@
 //! Parquet, a row group at a time.
 
 use std::io::Write;
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
@@ -17,7 +16,7 @@ use super::border::Border;
 use super::dictionaries::{looked_at, of_many_values};
 use super::encoders::{LARGE_BYTES, PAGE_BYTES, encoder_bytes, encoders_bytes, largest_page, passing_bytes};
 use super::{Compression, SinkError, check_rows};
-use crate::sources::{MemoryBudget, Reservation, array_bytes};
+use crate::sources::{MemoryBudget, Reservation, array_bytes, larger_row};
 
 /// Most rows of a row group.
 pub const GROUP_ROWS: u64 = 122_880;
@@ -240,8 +239,9 @@ impl Columns {
     /// Rows that are written next.
     fn meet(&mut self, batch: &RecordBatch) {
         for (column, array) in self.of_table.iter_mut().zip(batch.columns()) {
-            column.bytes += array_bytes(array, 0..batch.num_rows());
-            column.has_large = column.has_large || has_larger_row(array, 0..batch.num_rows(), LARGE_BYTES);
+            let bytes = |rows| array_bytes(array, rows);
+            column.bytes += bytes(0..batch.num_rows());
+            column.has_large = column.has_large || larger_row(&bytes, 0..batch.num_rows(), LARGE_BYTES).is_some();
         }
     }
 
@@ -283,15 +283,6 @@ pub(crate) fn row_group_memory(schema: &Schema, compression: Compression, bytes:
     let largest = largest_page(bytes, false);
     let open = OpenPages { bytes: columns * largest, largest };
     group_memory(compression, (bytes, columns), open) + encoders_bytes(compression, columns, bytes)
-}
-
-/// Whether one of these rows of a column has more bytes than this. Rows that have no more together have none; of others each half is looked at.
-fn has_larger_row(column: &ArrayRef, rows: Range<usize>, most: u64) -> bool {
-    let middle = rows.start.midpoint(rows.end);
-    array_bytes(column, rows.clone()) > most
-        && (rows.len() == 1
-            || has_larger_row(column, rows.start..middle, most)
-            || has_larger_row(column, middle..rows.end, most))
 }
 
 fn denied(denied: crate::sources::MemoryDenied) -> SinkError {

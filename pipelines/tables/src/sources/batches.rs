@@ -172,6 +172,30 @@ pub(crate) fn array_bytes(array: &dyn Array, range: Range<usize>) -> u64 {
     }
 }
 
+/// Whether [`array_bytes`] of a row of such a column is what this row has: where values are behind others, it is a share of all.
+pub(crate) fn is_counted_by_row(data_type: &DataType) -> bool {
+    use DataType::*;
+    match data_type {
+        Dictionary(..) | RunEndEncoded(..) | ListView(_) | LargeListView(_) => false,
+        List(of) | LargeList(of) | FixedSizeList(of, _) | Map(of, _) => is_counted_by_row(of.data_type()),
+        Struct(fields) => fields.iter().all(|field| is_counted_by_row(field.data_type())),
+        Union(fields, _) => fields.iter().all(|(_, field)| is_counted_by_row(field.data_type())),
+        _ => true,
+    }
+}
+
+/// The first of these rows that has more bytes than `most`, where `bytes` says what rows have together: half of them have, where it is not one.
+pub(crate) fn larger_row(bytes: &impl Fn(Range<usize>) -> u64, rows: Range<usize>, most: u64) -> Option<usize> {
+    if rows.is_empty() || bytes(rows.clone()) <= most {
+        return None;
+    }
+    if rows.len() == 1 {
+        return Some(rows.start);
+    }
+    let middle = rows.start.midpoint(rows.end);
+    larger_row(bytes, rows.start..middle, most).or_else(|| larger_row(bytes, middle..rows.end, most))
+}
+
 /// Bytes that arrays have themselves: of views without what they point to, unless `with_texts`.
 pub(super) fn own_bytes(data: &ArrayData, with_texts: bool) -> u64 {
     let is_view = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);

@@ -25,7 +25,7 @@ mod schema_text;
 pub mod text;
 
 pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
-pub(crate) use batches::{array_bytes, value_bytes};
+pub(crate) use batches::{array_bytes, is_counted_by_row, larger_row, value_bytes};
 pub use error::{Misfit, Place, SourceError};
 pub use format::InputFormat;
 pub(crate) use format::alike;

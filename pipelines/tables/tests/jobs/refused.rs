@@ -190,11 +190,57 @@ async fn a_row_that_is_too_large_is_told_by_its_file_and_place() {
     let error = table.sort((1, 64 * MIB), sort()).await.unwrap_err().to_string();
     assert!(error.contains("in/a.arrow, row group 0, row 2: the row takes ") && error.contains("--memory"), "{error}");
     with_lists(&table.path("in/a.arrow"), &[0, 2, 1, 2_100]);
-    let what = "in/a.arrow, row group 0, row 3: the row takes more than can be gathered; a row may take 2147483647 bytes: make its";
+    let what = "in/a.arrow, row group 0, row 3: the row takes more than can be gathered; a row may take 2147483647 bytes, however much memory there is: make its";
     let error = table.sort((1, 128 * MIB), sort()).await.unwrap_err().to_string();
     assert!(error.contains(what), "{error}");
     let params = ConvertTable { table: table.rewrite("out", FileSize::Count(1)) };
     let program = async move |futures| convert(futures, params).await;
     let error = table.run((1, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
     assert!(error.contains(what), "{error}");
+}
+
+/// Rows in row groups of three, of which the fifth has a text of so many bytes.
+fn with_a_long_text(table: &Table, bytes: usize) {
+    let texts = (0..7).map(|row| "x".repeat(if row == 4 { bytes } else { 3 }));
+    let columns = [
+        ("number", Arc::new(Int64Array::from_iter_values((0..7).rev())) as ArrayRef),
+        ("text", Arc::new(StringArray::from_iter_values(texts))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let options = ParquetOptions { group_rows: 3, ..ParquetOptions::default() };
+    let mut sink = ParquetSink::new(Vec::new(), &batch.schema(), &options, &budget()).unwrap();
+    sink.write(&batch).unwrap();
+    fs::remove_dir_all(table.path("in")).unwrap();
+    fs::create_dir(table.path("in")).unwrap();
+    fs::write(table.path("in/a.parquet"), sink.finish().unwrap().0).unwrap();
+}
+
+#[tokio::test]
+async fn a_row_beyond_its_share_of_memory_is_told_with_the_memory_that_is_enough() {
+    let table = table(0);
+    let (node, mib) = ((1, 256 * MIB), 1 << 20);
+    let sort = || SortTable { table: table.rewrite("out", FileSize::Count(1)), key: vec![KeyColumn::rising("number")] };
+    let convert_by = async |file_size| {
+        let params = ConvertTable { table: table.rewrite("out", file_size) };
+        table.run(node, "table.convert", async move |futures| convert(futures, params).await).await
+    };
+    let told = |error: String, place: &str| {
+        let what = "the row takes 20971534 bytes, most of them in column text; a row may take 1/16 of a node's store, 16777216 bytes: --memory 353MiB is the least that works";
+        assert!(error.contains(&format!("in/a.{place}: {what}")), "{error}");
+        assert!(error.contains("--select") && !table.path("out").exists(), "{error}");
+    };
+    with_a_long_text(&table, 20 * mib);
+    told(table.sort(node, sort()).await.unwrap_err().to_string(), "parquet, row group 1, row 1");
+    told(convert_by(FileSize::default()).await.unwrap_err().to_string(), "parquet, row group 1, row 1");
+    told(convert_by(FileSize::Rows(2)).await.unwrap_err().to_string(), "parquet, row group 1, row 1");
+    // As the error says.
+    assert_eq!(table.sort((1, (353 - 32) * MIB), sort()).await.unwrap().rows, 7);
+    fs::remove_dir_all(table.path("out")).unwrap();
+    let mut without = sort();
+    without.table.reading.select = Some(vec!["number".to_owned()]);
+    assert_eq!(table.sort(node, without).await.unwrap().rows, 7);
+    fs::remove_dir_all(table.path("out")).unwrap();
+    fs::remove_file(table.path("in/a.parquet")).unwrap();
+    fs::write(table.path("in/a.csv"), format!("number,text\n1,a\n2,\"{}\"\n", "x".repeat(20 * mib))).unwrap();
+    told(table.sort(node, sort()).await.unwrap_err().to_string(), "csv, line 3");
 }

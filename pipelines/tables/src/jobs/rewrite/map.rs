@@ -18,6 +18,7 @@ use crate::TableError;
 use crate::block::{Gather, Pick};
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::pieces::{PieceReader, value_of};
+use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::{Piece, Table, write_rows};
 use crate::reading::{Reading, Wanted};
 use crate::sources::Reservation;
@@ -32,6 +33,7 @@ const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>() + size_of::<u
 pub(super) struct MapParams {
     pub(super) reading: Reading,
     pub(super) arrangement: Arrangement,
+    pub(super) row_bytes_max: RowLimit,
 }
 
 /// The second output of a map.
@@ -51,7 +53,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let arranger = params.arrangement.arranger(table.layout.schema())?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let (mut read, mut memory) = (Output::default(), Reservation::none(&budget.shared()));
-    let reader = PieceReader::new(&params.reading, &table.schema, &budget)?;
+    let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
     let (mut packer, mut batches) = (Packer::new(&table.layout, &budget.shared()), Vec::new());
     let mut ordered = Ordered::new(&arranger, &budget.shared());
@@ -95,11 +97,12 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let mut sums = sums_of(&partitions, &ordered, &batches);
     let dropped = sums.pop().expect("a sum of the rows of no partition");
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
-    let mut scratch = context.scratch(MESSAGE_BYTES)?;
+    let (limits, mut scratch) = (reader.limits(), context.scratch(MESSAGE_BYTES)?);
     let writer = context.output()?;
     for (partition, sum) in partitions.into_iter().zip(sums) {
         let picks: Vec<Pick> = ordered.picks(partition).collect();
-        write_rows(writer, &gather, (&picks, sum.row_hash), &mut scratch, &budget, |error, denied| {
+        let of_part = (&picks[..], sum.row_hash);
+        write_rows(writer, (&gather, &limits), of_part, &mut scratch, &budget, |error, denied| {
             let Some((number, row, _)) = error.of_row() else { return of_table(error) };
             let batch = &batches[number];
             match (denied, &batch.read) {

@@ -15,7 +15,7 @@ use super::arrangement::Arrangement;
 use super::map::MESSAGE_BYTES;
 use super::merging::{Merged, Merging};
 use crate::TableError;
-use crate::block::{Gather, Part, Pick};
+use crate::block::{Gather, Limits, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
 use crate::jobs::table::{Table, write_rows};
@@ -69,7 +69,14 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
                 None => refused(error, part),
                 Some(denied) => budget.of_rows(denied),
             };
-            write_rows(writer, &gather, (&picks, merged.row_hash), &mut scratch, &budget, refused)?;
+            write_rows(
+                writer,
+                (&gather, &Limits::default()),
+                (&picks, merged.row_hash),
+                &mut scratch,
+                &budget,
+                refused,
+            )?;
             drop(picked);
             read.add(merged);
         }
@@ -147,13 +154,15 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
         context.check_cancelled()?;
         next.extend(merged.rows);
         let whole = next.len() / ROWS_AT_ONCE * ROWS_AT_ONCE;
-        next[..whole].chunks(ROWS_AT_ONCE).try_for_each(|rows| file.write(&gather, rows, in_file))?;
+        next[..whole]
+            .chunks(ROWS_AT_ONCE)
+            .try_for_each(|rows| file.write((&gather, &Limits::default()), rows, in_file))?;
         next.drain(..whole);
         let row_hash = gather.row_hash(&table.hasher, &merged.dropped).map_err(of_table)?;
         dropped.add(Output { bytes: 0, rows: merged.dropped.len() as u64, row_hash });
     }
     if !next.is_empty() {
-        file.write(&gather, &next, in_file)?;
+        file.write((&gather, &Limits::default()), &next, in_file)?;
     }
     let Written { token, row_hash } = file.finish(context, &params.file)?;
     // What was read is what was written and what was left out, each by its own hash: the books of the arguments are compared with that.

@@ -23,6 +23,7 @@ use crate::TableError;
 use crate::jobs::count::count;
 use crate::jobs::described::{Described, PLACE_BYTES};
 use crate::jobs::output::{FileParams, FileSize, manifest};
+use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::{Piece, Table};
 use crate::reading::Reading;
 
@@ -34,6 +35,8 @@ struct Rewriting {
     cuts: ObjectRef,
     /// What each map reads.
     maps: Vec<Vec<Piece>>,
+    /// How large a row may be.
+    row_bytes_max: RowLimit,
     plan: Plan,
     /// A file that is written, about.
     about: FileAbout,
@@ -51,7 +54,8 @@ impl Job for Rewriting {
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
         let pieces = &self.maps[index];
-        let params = MapParams { reading: self.reading.clone(), arrangement: self.arrangement.clone() };
+        let (reading, arrangement) = (self.reading.clone(), self.arrangement.clone());
+        let params = MapParams { reading, arrangement, row_bytes_max: self.row_bytes_max };
         let options = self.options(place, map_outside_bytes(pieces, self.about.columns));
         let pieces = futures.put_value(pieces)?;
         let args = [self.layout.arg(), self.cuts.arg(), pieces.arg()];
@@ -177,7 +181,8 @@ pub(in crate::jobs) async fn run(
     arrangement: Arrangement,
 ) -> Result<Rewritten, JobError> {
     let planned = Planned::of(&futures, &rewrite, &arrangement).await?;
-    let Planned { described, about, maps, plan, strategy, parts, .. } = planned;
+    let Planned { described, sizes, about, maps, plan, strategy, parts, .. } = planned;
+    let row_bytes_max = RowLimit::of(sizes);
     let (value_bytes, rows, partitions) = (described.value_bytes(), described.rows(), plan.partitions);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     futures.plan_stage("table.map", maps.len() as u64, value_bytes)?;
@@ -197,7 +202,7 @@ pub(in crate::jobs) async fn run(
     };
     let (reading, cuts, mapped) = (described.reading.clone(), futures.put_value(&cuts)?, RefCell::default());
     drop(described);
-    let job = Rewriting { arrangement, reading, layout, cuts, maps, plan, about, parts, file, mapped };
+    let job = Rewriting { arrangement, reading, layout, cuts, maps, row_bytes_max, plan, about, parts, file, mapped };
     let shuffled = strategy.run(&futures, &job, job.maps.len(), &plan).await?;
     let (reduced, mapped) = (shuffled.outputs, shuffled.mapped);
     futures.wait_all(&reduced).await?;
