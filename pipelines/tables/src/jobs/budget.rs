@@ -85,6 +85,11 @@ impl TaskBudget {
         self.failure(format!("what the function gave takes memory: {denied}"))
     }
 
+    /// How the task fails that has no room for rows on their way to a file.
+    pub(super) fn of_message(&self, denied: MemoryDenied) -> TaskError {
+        self.failure(format!("rows that are written take memory: {denied}"))
+    }
+
     /// How the task fails that has no room for what it puts in order.
     pub(super) fn of_rows(&self, denied: MemoryDenied) -> TaskError {
         self.failure(format!("rows that are put in order take memory: {denied}"))

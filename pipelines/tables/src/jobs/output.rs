@@ -13,15 +13,16 @@ use exobus_shuffle::records::RECORD_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{TaskBudget, of_table};
-use crate::block::{Gather, Layout, Limits, Pick};
+use crate::block::{BYTES_MAX, Gather, Layout, Limits, Pick};
 use crate::reading::{ReadOptions, Reading, TableReader};
 use crate::semantics::{FileTypes, KeyColumn, Nulls, conformed};
 use crate::sinks::{
-    Compression, FileForm, OutputFormat, SinkError, SinkOptions, SortedColumn, TableSink, as_text, batch_memory,
-    packing_bytes, row_group_memory,
+    Compression, FileForm, OutputFormat, SinkError, SinkOptions, SortedColumn, TableSink, as_text, as_text_bytes,
+    batch_memory, packing_bytes, row_group_memory,
 };
 use crate::sources::{
-    BATCH_BYTES_MAX, BATCH_ROWS_MAX, InputFile, InputFormat, MemoryBudget, SourceError, print_schema, records,
+    BATCH_BYTES_MAX, BATCH_ROWS_MAX, InputFile, InputFormat, MemoryBudget, Reservation, SourceError, print_schema,
+    records,
 };
 use crate::{RowHasher, TableError};
 
@@ -80,16 +81,19 @@ impl WriteOptions {
         form.with_group_rows(self.group_rows).map_err(TaskError::request)
     }
 
-    /// Memory that a sink of this form takes for a file of these columns with so many bytes of values and rows.
+    /// Memory that a sink of this form takes, and the rows on their way to it, for a file of these columns with so many bytes of values and rows.
     pub(super) fn sink_bytes(&self, form: FileForm, schema: &ArrowSchema, (file_bytes, rows): (u64, u64)) -> u64 {
         let (rows, group_rows) = (rows.max(1), form.group_rows().min(rows.max(1)));
         let group_bytes = u128::from(file_bytes) * u128::from(group_rows) / u128::from(rows);
-        match form.format() {
-            OutputFormat::Parquet => row_group_memory(schema, form.compression(), group_bytes as u64),
-            OutputFormat::Csv | OutputFormat::Tsv => packing_bytes(form.compression()),
-            OutputFormat::Arrow => batch_memory(file_bytes.min(BATCH_BYTES_MAX)),
-            OutputFormat::Records => 0,
-        }
+        // The message in which rows come to it.
+        let message_bytes = file_bytes.min(BYTES_MAX);
+        message_bytes
+            + match form.format() {
+                OutputFormat::Parquet => row_group_memory(schema, form.compression(), group_bytes as u64),
+                OutputFormat::Csv | OutputFormat::Tsv => packing_bytes(form.compression()),
+                OutputFormat::Arrow => batch_memory(file_bytes.min(BATCH_BYTES_MAX)),
+                OutputFormat::Records => 0,
+            }
     }
 }
 
@@ -165,7 +169,12 @@ impl<'a> PartWriter<'a> {
         refused: impl FnOnce(TableError) -> TaskError,
     ) -> Result<(), TaskError> {
         for message in gather.messages(picks, limits).map_err(refused)? {
+            let denied = |denied| self.budget.of_message(denied);
+            let mut memory = Reservation::of(&self.budget.shared(), message.bytes()).map_err(denied)?;
             let batch = message.batch().map_err(of_table)?;
+            if self.verify == Some(FileTypes::Text) {
+                memory.resize(message.bytes() + as_text_bytes(&batch)).map_err(denied)?;
+            }
             let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
             self.row_hash += row_hash;
             match self.verify {

@@ -33,7 +33,7 @@ pub use self::parquet::{GROUP_BYTES, GROUP_ROWS, ParquetOptions, ParquetSink, So
 pub use self::records::RecordsSink;
 pub use self::table::{OutputFormat, SinkOptions, TableSink};
 pub use self::text::TextSink;
-pub(crate) use self::text::{as_text, date_text, field_text};
+pub(crate) use self::text::{as_text, as_text_bytes, date_text, field_text};
 use crate::TableError;
 use crate::sources::MemoryDenied;
 

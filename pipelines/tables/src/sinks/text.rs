@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
 use super::{SinkError, check_rows};
+use crate::sources::array_bytes;
 use crate::sources::text::Dialect;
 
 /// Bytes that are handed on at a time; a longer text goes on as it is, so no row takes more memory.
@@ -97,6 +98,12 @@ fn failed(error: io::Error) -> SinkError {
 
 fn delimit(out: &mut impl Write, column: usize, dialect: &Dialect) -> io::Result<()> {
     if column > 0 { out.write_all(&[dialect.delimiter]) } else { Ok(()) }
+}
+
+/// What [`as_text`] takes: its floats.
+pub(crate) fn as_text_bytes(batch: &RecordBatch) -> u64 {
+    let floats = batch.columns().iter().filter(|column| column.data_type().is_floating());
+    floats.map(|column| array_bytes(column, 0..batch.num_rows())).sum()
 }
 
 /// Rows as text has them: there is one NaN.
