@@ -8,7 +8,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_array::Array as _;
 use arrow_array::builder::{ListBuilder, StringBuilder};
+use arrow_array::cast::AsArray as _;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use exobus_files::{LocalFiles, Location};
 use exobus_tables::look::Look;
@@ -286,6 +288,47 @@ fn what_writing_values_takes_that_do_not_become_smaller_was_granted() {
             let _ = std::panic::take_hook();
             let unasked = UNASKED.get();
             assert!(unasked <= UNASKED_MAX, "{columns} columns, {compression}: {unasked} bytes were not granted");
+        }
+    }
+}
+
+/// Rows of these MiB, each as a text and as a list of one.
+fn large_values(mib: &[usize]) -> [RecordBatch; 2] {
+    let random = incompressible(2, 16 << 10)["1"].clone();
+    let piece = random.as_string::<i32>().value_data()[..1 << 20].to_vec();
+    let piece = String::from_utf8(piece).unwrap();
+    let texts: Vec<String> = (0..).zip(mib).map(|(at, mib)| format!("{at}{}", piece.repeat(*mib))).collect();
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for text in &texts {
+        lists.values().append_value(text);
+        lists.append(true);
+    }
+    let columns = [Arc::new(StringArray::from(texts)) as ArrayRef, Arc::new(lists.finish())];
+    columns.map(|column| RecordBatch::try_from_iter([("large", column)]).unwrap())
+}
+
+/// Also what is copied of the least and greatest values.
+#[test]
+fn what_writing_large_values_takes_was_granted() {
+    for mib in [vec![64], vec![31, 31], vec![20, 20, 20], vec![4; 15], vec![1, 1, 40]] {
+        for batch in large_values(&mib) {
+            for compression in [Packing::None, Packing::Snappy, Packing::Lz4, Packing::Zstd(1), Packing::Gzip(1)] {
+                let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
+                begin();
+                let options = ParquetOptions { compression, ..ParquetOptions::default() };
+                let mut sink = ParquetSink::new(std::io::sink(), &batch.schema(), &options, &budget).unwrap();
+                for row in 0..batch.num_rows() {
+                    sink.write(&batch.slice(row, 1)).unwrap();
+                }
+                sink.finish().unwrap();
+                COUNTS.set(false);
+                let _ = std::panic::take_hook();
+                let (unasked, data_type) = (UNASKED.get(), batch.column(0).data_type());
+                assert!(
+                    unasked <= UNASKED_MAX,
+                    "{mib:?} MiB, {data_type}, {compression}: {unasked} bytes were not granted"
+                );
+            }
         }
     }
 }

@@ -25,6 +25,9 @@ pub const GROUP_BYTES: u64 = 64 << 20;
 /// Bytes of memory for a column beside its pages: tables of dictionaries, statistics.
 const COLUMN_BYTES: u64 = 64 << 10;
 
+/// Values of a column that statistics have copies of meanwhile.
+const STATISTICS_VALUES: u64 = 5;
+
 /// How Parquet is written.
 #[derive(Clone, Debug)]
 pub struct ParquetOptions {
@@ -86,8 +89,8 @@ struct Column {
     leaves: u64,
     /// Bytes of its values.
     bytes: u64,
-    /// Whether a row of it is large.
-    has_large: bool,
+    /// Bytes of the largest of its rows that are large; 0 where none is.
+    largest: u64,
 }
 
 struct Begun<W> {
@@ -241,24 +244,37 @@ impl Columns {
         for (column, array) in self.of_table.iter_mut().zip(batch.columns()) {
             let bytes = |rows| array_bytes(array, rows);
             column.bytes += bytes(0..batch.num_rows());
-            column.has_large = column.has_large || larger_row(&bytes, 0..batch.num_rows(), LARGE_BYTES).is_some();
+            let (mut from, mut most) = (0, column.largest.max(LARGE_BYTES));
+            while let Some(row) = larger_row(&bytes, from..batch.num_rows(), most) {
+                (from, most) = (row + 1, bytes(row..row + 1));
+                column.largest = most;
+            }
         }
     }
 
     fn end_group(&mut self) {
-        self.of_table.iter_mut().for_each(|column| (column.bytes, column.has_large) = (0, false));
+        self.of_table.iter_mut().for_each(|column| (column.bytes, column.largest) = (0, 0));
     }
 
     /// Memory for a row group with so many bytes of values.
     fn foretold(&self, bytes: u64) -> u64 {
-        let page = |column: &Column| largest_page(column.bytes, column.has_large);
+        let page = |column: &Column| largest_page(column.bytes, column.largest > 0);
         let encoder = |column: &Column| column.leaves * encoder_bytes(self.compression, page(column));
         let columns = self.of_table.iter().map(|column| column.leaves).sum();
         let pages = OpenPages {
             bytes: self.of_table.iter().map(page).sum(),
             largest: self.of_table.iter().map(page).max().unwrap_or(0),
         };
-        group_memory(self.compression, (bytes, columns), pages) + self.of_table.iter().map(encoder).sum::<u64>()
+        let beside = |column: &Column| encoder(column) + column.statistics_bytes();
+        group_memory(self.compression, (bytes, columns), pages) + self.of_table.iter().map(beside).sum::<u64>()
+    }
+}
+
+impl Column {
+    /// Least and greatest values, which the library copies as they are, however large, and cuts when they are in the file: two of each page that is ended, two of the one before it, and one of the column chunk,
+    /// where that is of neither. No value has more than two copies.
+    fn statistics_bytes(&self) -> u64 {
+        (STATISTICS_VALUES * self.largest).min(2 * self.bytes)
     }
 }
 

@@ -250,7 +250,7 @@ fn encoders_of_columns_are_asked_for_by_what_these_have() {
     };
     let (small, large) = (taken(19, 1, 9), taken(19, 1, 2 << 20));
     assert!((60..90).contains(&(large - small)), "{small} MiB, {large} MiB");
-    assert!(taken(3, 1, 2 << 20) < 12 + taken(3, 1, 9));
+    assert!(taken(3, 1, 2 << 20) < 16 + taken(3, 1, 9));
     // 11 KB in each.
     let (one, many) = (taken(19, 1, 9), taken(19, 101, 9));
     assert!((50..80).contains(&(many - one)), "{one} MiB, {many} MiB");
