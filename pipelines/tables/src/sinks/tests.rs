@@ -214,7 +214,7 @@ fn row_groups_have_64_mib_at_most_and_bytes_are_the_same_each_time() {
 
 #[test]
 fn pages_are_as_small_as_memory_for_their_encoders_says() {
-    let largest = |compression: Compression, value: usize| {
+    let largest = |value: usize| {
         let texts =
             StringArray::from_iter_values((0..8_000_000 / value as u32).map(|at| format!("{at:05}").repeat(value / 5)));
         let numbers = Int64Array::from_iter_values((0..8_000_000 / value as i64).map(|at| at * 977));
