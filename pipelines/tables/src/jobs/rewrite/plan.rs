@@ -273,7 +273,7 @@ mod tests {
             // A file has as many bytes with the places of its rows.
             let rows = bytes / (row + PLACE_BYTES);
             for (columns, compression) in
-                [(1, Compression::None), (40, Compression::Snappy), (10, Compression::Zstd(1))]
+                [(1, Compression::None), (24, Compression::Snappy), (10, Compression::Zstd(1))]
             {
                 let about = file_of(columns, compression, (rows * row, rows));
                 let checked = check_memory(&described(&[&[64 * mib]]), sizes, (about, as_they_are(200), 200));
