@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
     AggregateArgs, ColumnArgs, CutsName, ExplainAggregateArgs, ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs,
-    ExplainShuffleArgs, ExplainSortArgs, ExplainWhat, JobArgs, OperationName, RandomShuffleArgs, ResumeArgs, SetupArgs,
-    SortArgs, StrategyName, ViewArgs, WordcountArgs,
+    ExplainShuffleArgs, ExplainSortArgs, ExplainWhat, JobArgs, OperationName, ResumeArgs, SetupArgs, SortArgs,
+    StrategyName, ViewArgs, WordcountArgs,
 };
 pub use self::place::{ClusterArgs, PlaceArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
@@ -59,6 +59,7 @@ pub enum Command {
     /// Sort tables by columns, or files of 100-byte records
     Sort(SortArgs),
     /// Put tables, or files of 100-byte records, into a random order that a seed decides, as files of even length
+    #[command(visible_alias = "random-shuffle")]
     Shuffle(ShuffleArgs),
     /// Leave one row of each key of a table
     Dedupe(DedupeArgs),
@@ -68,8 +69,6 @@ pub enum Command {
     Wordcount(WordcountArgs),
     /// Count, add up, and find the least and greatest values of CSV files by key
     Aggregate(AggregateArgs),
-    /// Put files of 100-byte records into an order that a seed decides, as `shuffle` does
-    RandomShuffle(RandomShuffleArgs),
     /// Go on with a job that this machine did not finish: its process was killed, or the machine went down
     Resume(ResumeArgs),
     /// Say what a job would do, and why

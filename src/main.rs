@@ -32,7 +32,6 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Convert(args) => commands::tables::convert_files(&args),
         Command::Wordcount(args) => commands::keyed::wordcount(&args),
         Command::Aggregate(args) => commands::keyed::aggregate(&args),
-        Command::RandomShuffle(args) => commands::keyed::random_shuffle(&args),
         Command::Resume(args) => commands::resume::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Bench(args) => commands::bench::run(&args),

@@ -200,23 +200,6 @@ impl ColumnArgs {
     }
 }
 
-/// `exobus random-shuffle`
-#[derive(Debug, Clone, Args)]
-pub struct RandomShuffleArgs {
-    /// Files of 100-byte records, or folders of such files
-    #[arg(required = true)]
-    pub input: Vec<PathBuf>,
-    /// Folder for part-00000, part-00001, ...; made if missing, must be empty
-    #[arg(long, short, value_name = "DIR")]
-    pub output: PathBuf,
-    /// Decides the order; the same for the same input files, whatever memory, nodes, strategy and number of output files
-    #[arg(long, value_name = "N")]
-    pub seed: u64,
-    /// What every job takes
-    #[command(flatten)]
-    pub job: JobArgs,
-}
-
 /// `exobus explain`
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {

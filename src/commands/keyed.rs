@@ -1,4 +1,4 @@
-//! Jobs over keyed rows, with one code path: `exobus wordcount`, `aggregate` and `random-shuffle`.
+//! Jobs over keyed rows, with one code path: `exobus wordcount`, `aggregate`, and `shuffle` of records as they are.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use exobus_shuffle::{
 
 use super::{folders::Folders, session::Session};
 use crate::{
-    cli::{AggregateArgs, JobArgs, RandomShuffleArgs, WordcountArgs},
+    cli::{AggregateArgs, JobArgs, WordcountArgs},
     exit::{Exit, Failure},
     report::{KeyedSummary, KeyedWords},
 };
@@ -30,12 +30,7 @@ pub fn aggregate(args: &AggregateArgs) -> Result<Exit, Failure> {
     run(&args.job, &args.input, &args.output, list_files, args.columns.job()?, AGGREGATED)
 }
 
-/// Shuffles records and prints the summary.
-pub fn random_shuffle(args: &RandomShuffleArgs) -> Result<Exit, Failure> {
-    shuffle_records(&args.job, &args.input, &args.output, args.seed)
-}
-
-/// The same, as `exobus shuffle` is told.
+/// Shuffles records as they are and prints the summary.
 pub(super) fn shuffle_records(job: &JobArgs, input: &[PathBuf], output: &Path, seed: u64) -> Result<Exit, Failure> {
     run(job, input, output, list_inputs, RandomShuffle { seed }, SHUFFLED)
 }
