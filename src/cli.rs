@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
     AggregateArgs, ColumnArgs, CutsName, ExplainAggregateArgs, ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs,
-    ExplainShuffleArgs, ExplainSortArgs, ExplainWhat, JobArgs, OperationName, ResumeArgs, SetupArgs, SortArgs,
-    StrategyName, ViewArgs, WordcountArgs,
+    ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs, ExplainWhat, JobArgs, OperationName, ResumeArgs, SetupArgs,
+    SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
 pub use self::place::{ClusterArgs, PlaceArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};

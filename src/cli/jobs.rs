@@ -219,11 +219,11 @@ pub enum ExplainWhat {
     Aggregate(ExplainAggregateArgs),
     /// A random shuffle; of records, some small pieces of the input are mapped; of tables, rows are counted where files do not say how many they have
     #[command(visible_alias = "random-shuffle")]
-    Shuffle(ExplainShuffleArgs),
+    Shuffle(ExplainRowsArgs),
     /// A deduplication, as if all keys were different; nothing but what files say of themselves is read
     Dedupe(ExplainDedupeArgs),
     /// A conversion: how many files, and what memory each takes; nothing but what files say of themselves is read, unless rows are to be counted
-    Convert(ExplainShuffleArgs),
+    Convert(ExplainRowsArgs),
 }
 
 /// `exobus explain` of jobs that take nothing but files
@@ -237,12 +237,9 @@ pub struct ExplainFilesArgs {
     pub setup: SetupArgs,
 }
 
-/// `exobus explain sort`
+/// `exobus explain` of jobs over tables
 #[derive(Debug, Clone, Args)]
-pub struct ExplainSortArgs {
-    /// Columns that a table would be sorted by
-    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
-    pub key: Vec<KeyColumn>,
+pub struct ExplainTableArgs {
     /// How a table would be read
     #[command(flatten)]
     pub read: TableReadArgs,
@@ -254,22 +251,27 @@ pub struct ExplainSortArgs {
     pub files: ExplainFilesArgs,
 }
 
+/// `exobus explain sort`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainSortArgs {
+    /// Columns that a table would be sorted by
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
+    pub key: Vec<KeyColumn>,
+    /// The table
+    #[command(flatten)]
+    pub table: ExplainTableArgs,
+}
+
 /// `exobus explain shuffle`, and `exobus explain convert`
 #[derive(Debug, Clone, Args)]
-pub struct ExplainShuffleArgs {
+pub struct ExplainRowsArgs {
     /// Rows of a file of a table, at most
     #[arg(long, value_name = "ROWS", help_heading = "Tables", conflicts_with_all = ["partitions", "file_bytes"],
           value_parser = clap::value_parser!(u64).range(1..))]
     pub rows_per_file: Option<u64>,
-    /// How a table would be read
+    /// The table
     #[command(flatten)]
-    pub read: TableReadArgs,
-    /// How it would be written
-    #[command(flatten)]
-    pub write: TableWriteArgs,
-    /// Files, and where it would run
-    #[command(flatten)]
-    pub files: ExplainFilesArgs,
+    pub table: ExplainTableArgs,
 }
 
 /// `exobus explain dedupe`
@@ -281,15 +283,9 @@ pub struct ExplainDedupeArgs {
     /// In which order rows of a key would be, before that of the input
     #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
     pub order_by: Vec<KeyColumn>,
-    /// How a table would be read
+    /// The table
     #[command(flatten)]
-    pub read: TableReadArgs,
-    /// How it would be written
-    #[command(flatten)]
-    pub write: TableWriteArgs,
-    /// Files, and where it would run
-    #[command(flatten)]
-    pub files: ExplainFilesArgs,
+    pub table: ExplainTableArgs,
 }
 
 /// `exobus explain aggregate`

@@ -17,7 +17,7 @@ use exobus_tables::jobs::{
     convert::{self, ConvertTable, ExplainedConvert},
     dedupe::{self, DedupeTable, Keep},
     shuffle::{self, ShuffleTable},
-    sort::{self as table, SortTable},
+    sort::{self as sort_table, SortTable},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{
     cli::{
-        ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs, ExplainShuffleArgs, ExplainSortArgs, ExplainWhat,
-        TableReadArgs, TableWriteArgs,
+        ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs, ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs,
+        ExplainWhat,
     },
     exit::{Exit, Failure, OrExit},
     report::{bytes, count},
@@ -45,14 +45,14 @@ enum Told {
 /// Prints it.
 pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     let (files, told) = match &args.what {
-        ExplainWhat::Sort(args) => (&args.files, Told::Shuffle(explain_any_sort(args)?)),
+        ExplainWhat::Sort(args) => (&args.table.files, Told::Shuffle(explain_any_sort(args)?)),
         ExplainWhat::Wordcount(files) => (files, Told::Shuffle(explain_keyed(files, list_files, WordCount {})?)),
         ExplainWhat::Aggregate(args) => {
             (&args.files, Told::Shuffle(explain_keyed(&args.files, list_files, args.columns.job()?)?))
         }
-        ExplainWhat::Shuffle(args) => (&args.files, Told::Shuffle(explain_shuffle(args)?)),
-        ExplainWhat::Dedupe(args) => (&args.files, Told::Shuffle(explain_dedupe(args)?)),
-        ExplainWhat::Convert(args) => (&args.files, Told::Convert(explain_convert(args)?)),
+        ExplainWhat::Shuffle(args) => (&args.table.files, Told::Shuffle(explain_shuffle(args)?)),
+        ExplainWhat::Dedupe(args) => (&args.table.files, Told::Shuffle(explain_dedupe(args)?)),
+        ExplainWhat::Convert(args) => (&args.table.files, Told::Convert(explain_convert(args)?)),
     };
     let text = match (files.setup.json, &told) {
         (true, Told::Shuffle(explained)) => json(explained)?,
@@ -70,44 +70,47 @@ fn json(explained: &impl Serialize) -> Result<String, Failure> {
 }
 
 fn explain_any_sort(args: &ExplainSortArgs) -> Result<Explained, Failure> {
-    let ExplainSortArgs { key, read, write, files } = args;
+    let ExplainSortArgs { key, table } = args;
+    let ExplainTableArgs { read, write, files } = table;
     match Way::of(key, (&files.input, files.setup.partial), (read, write))? {
         Way::Raw => explain_sort(files),
         Way::Table(key) => {
             let job = |table| SortTable { table, key };
-            explain_table(files, (read, write, None), "table.explain", job, async |futures, params| {
-                table::explain(futures, params).await
+            explain_table((table, None), "table.explain", job, async |futures, params| {
+                sort_table::explain(futures, params).await
             })
         }
     }
 }
 
-fn explain_shuffle(args: &ExplainShuffleArgs) -> Result<Explained, Failure> {
-    let ExplainShuffleArgs { rows_per_file, read, write, files } = args;
+fn explain_shuffle(args: &ExplainRowsArgs) -> Result<Explained, Failure> {
+    let ExplainRowsArgs { rows_per_file, table } = args;
+    let ExplainTableArgs { read, write, files } = table;
     // Which order it is changes nothing about the work.
     if is_shuffled_raw((&files.input, files.setup.partial), (read, write), *rows_per_file) {
         return explain_keyed(files, list_inputs, RandomShuffle { seed: 0 });
     }
     let job = |table| ShuffleTable { table, seed: 0 };
-    explain_table(files, (read, write, *rows_per_file), "table.shuffle.explain", job, async |futures, params| {
+    explain_table((table, *rows_per_file), "table.shuffle.explain", job, async |futures, params| {
         shuffle::explain(futures, params).await
     })
 }
 
 fn explain_dedupe(args: &ExplainDedupeArgs) -> Result<Explained, Failure> {
-    let ExplainDedupeArgs { key, order_by, read, write, files } = args;
-    let key = key_of_dedupe(key, (&files.input, files.setup.partial), read)?;
+    let ExplainDedupeArgs { key, order_by, table } = args;
+    let files = &table.files;
+    let key = key_of_dedupe(key, (&files.input, files.setup.partial), &table.read)?;
     // So does which row of a key stays.
     let job = |table| DedupeTable { table, key, keep: Keep::default(), order_by: order_by.clone() };
-    explain_table(files, (read, write, None), "table.dedupe.explain", job, async |futures, params| {
+    explain_table((table, None), "table.dedupe.explain", job, async |futures, params| {
         dedupe::explain(futures, params).await
     })
 }
 
-fn explain_convert(args: &ExplainShuffleArgs) -> Result<ExplainedConvert, Failure> {
-    let ExplainShuffleArgs { rows_per_file, read, write, files } = args;
+fn explain_convert(args: &ExplainRowsArgs) -> Result<ExplainedConvert, Failure> {
+    let ExplainRowsArgs { rows_per_file, table } = args;
     let job = |table| ConvertTable { table };
-    explain_table(files, (read, write, *rows_per_file), "table.convert.explain", job, async |futures, params| {
+    explain_table((table, *rows_per_file), "table.convert.explain", job, async |futures, params| {
         convert::explain(futures, params).await
     })
 }
@@ -125,8 +128,7 @@ fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
 
 /// Asks a program what a job over the table of these arguments would do.
 fn explain_table<J, R>(
-    args: &ExplainFilesArgs,
-    (read, write, rows_per_file): (&TableReadArgs, &TableWriteArgs, Option<u64>),
+    (table, rows_per_file): (&ExplainTableArgs, Option<u64>),
     name: &str,
     job: impl FnOnce(Rewrite) -> J,
     program: impl AsyncFnOnce(Futures, J) -> Result<R, JobError> + Send + 'static,
@@ -135,10 +137,11 @@ where
     J: Serialize + Send + 'static,
     R: Serialize + DeserializeOwned + 'static,
 {
-    let session = Session::without_views(&args.setup)?;
-    let (partitions, partial) = (args.setup.partitions, args.setup.partial);
+    let ExplainTableArgs { read, write, files } = table;
+    let session = Session::without_views(&files.setup)?;
+    let (partitions, partial) = (files.setup.partitions, files.setup.partial);
     let (reading, writing) = (read.options(), write.options(partitions, rows_per_file));
-    let table = Rewrite::new(inputs(&session, args, check_inputs)?, PathBuf::new());
+    let table = Rewrite::new(inputs(&session, files, check_inputs)?, PathBuf::new());
     let params = job(Rewrite { reading, writing, partial, ..table });
     Ok(session.run(name, None, params, program)?.report)
 }

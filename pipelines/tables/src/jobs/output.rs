@@ -295,7 +295,7 @@ mod tests {
         let (schema, hasher) = (batch.schema(), RowHasher::new(&batch.schema()).unwrap());
         let wrote = (1000, hasher.sum(&batch).unwrap());
         let packed = [Compression::Gzip(1), Compression::Zstd(1)].map(|of| (OutputFormat::Csv, of));
-        let forms = OutputFormat::NAMES.map(|(_, format)| (format, Compression::None));
+        let forms = OutputFormat::ALL.map(|format| (format, Compression::None));
         let is_of_numbers = |(format, _): &(OutputFormat, _)| *format != OutputFormat::Records;
         for (format, compression) in forms.into_iter().chain(packed).filter(is_of_numbers) {
             let options = SinkOptions::new(FileForm::new(format, Some(compression)).unwrap());
@@ -334,7 +334,7 @@ mod tests {
         let numbers = Int64Array::from_iter_values(0..5 * BATCH_ROWS_MAX as i64);
         let batch = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
         let (schema, hasher) = (batch.schema(), RowHasher::new(&batch.schema()).unwrap());
-        let formats = OutputFormat::NAMES.map(|(_, format)| format);
+        let formats = OutputFormat::ALL;
         for format in formats.into_iter().filter(|format| *format != OutputFormat::Records) {
             let options = SinkOptions::new(FileForm::new(format, Some(Compression::None)).unwrap());
             let mut sink = TableSink::new(Vec::new(), &schema, &options, &budget).unwrap();

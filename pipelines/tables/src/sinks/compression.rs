@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_a_format_cannot_be_is_refused_with_what_it_can() {
-        let unsaid = OutputFormat::NAMES.map(|(_, format)| FileForm::new(format, None).unwrap().compression());
+        let unsaid = OutputFormat::ALL.map(|format| FileForm::new(format, None).unwrap().compression());
         assert_eq!(unsaid[0], Compression::Snappy);
         assert!(unsaid[1..].iter().all(|unsaid| *unsaid == Compression::None));
         for (format, said, can) in [
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn row_groups_are_of_parquet_alone() {
-        for (_, format) in OutputFormat::NAMES {
+        for format in OutputFormat::ALL {
             let form = FileForm::new(format, None).unwrap();
             assert_eq!(form.with_group_rows(None), Ok(form));
             match form.with_group_rows(Some(7)) {

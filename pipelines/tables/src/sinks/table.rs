@@ -33,14 +33,8 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// What `--format` calls them, which is the extension of such files, too, but for records, which have none.
-    pub const NAMES: [(&str, Self); 5] = [
-        ("parquet", Self::Parquet),
-        ("csv", Self::Csv),
-        ("tsv", Self::Tsv),
-        ("arrow", Self::Arrow),
-        ("records", Self::Records),
-    ];
+    /// All of them. They have the names that [`InputFormat`] has, which are the extensions of such files, too, but for records, which have none.
+    pub const ALL: [Self; 5] = [Self::Parquet, Self::Csv, Self::Tsv, Self::Arrow, Self::Records];
 
     /// That of files that were read.
     pub fn of(read: InputFormat) -> Self {
@@ -77,8 +71,7 @@ impl OutputFormat {
 
 impl fmt::Display for OutputFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name);
-        f.write_str(name)
+        self.read().fmt(f)
     }
 }
 
@@ -86,9 +79,8 @@ impl FromStr for OutputFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let format = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, format)| *format);
-        format
-            .ok_or_else(|| format!("{text:?} is no format to write: {}", Self::NAMES.map(|(name, _)| name).join(", ")))
+        let known = || InputFormat::NAMES.map(|(name, _)| name).join(", ");
+        text.parse().map(Self::of).map_err(|_: String| format!("{text:?} is no format to write: {}", known()))
     }
 }
 
@@ -185,7 +177,7 @@ mod tests {
 
     #[test]
     fn files_of_formats_have_names_by_which_they_are_read_again() {
-        for (name, format) in OutputFormat::NAMES {
+        for (name, format) in InputFormat::NAMES.map(|(name, read)| (name, OutputFormat::of(read))) {
             assert_eq!((name.parse(), format.to_string()), (Ok(format), name.to_owned()));
             let file = FileForm::new(format, None).unwrap().file_name("part-00000");
             let read = InputFormat::of(&std::path::Path::new(&file).into());
