@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::budget::TaskBudget;
-use super::describe::{Asked, FileList, write_files, written};
+use super::describe::{Asked, FileList, check_location, write_files, written};
 use super::output::WriteOptions;
 use crate::reading::{ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::KeyColumn;
@@ -125,10 +125,7 @@ pub(super) enum Looked {
 pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) -> Result<(), TaskError> {
     let budget = TaskBudget::new(context);
     let mut list = FileList::new(&budget.shared());
-    let check = |location: &Location| match location.as_path() {
-        Some(path) => context.check_path(path),
-        None => Ok(()),
-    };
+    let check = |location: &Location| check_location(context, location);
     exobus_files::visit_files((&params.inputs, params.partial), check, |location, status| {
         list.push(location, status).map_err(|denied| budget.of_list(denied))?;
         context.check_cancelled()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_files::Access;
+use exobus_files::{Access, Location};
 use exobus_shuffle::jobs::values::write_value;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub(super) fn look_at(
     let opener = reading.opener();
     for file in files {
         context.check_cancelled()?;
-        check_path(context, file)?;
+        check_location(context, &Location::from(&file.path))?;
         // One at a time: there may be more of them than a process may have open.
         let opened = file
             .input(reading, Access::Ranges)
@@ -96,7 +96,7 @@ pub(super) fn leave_out(context: &mut TaskContext<'_>, params: LeaveOutParams) -
     let failed = |error| budget.of_source(error);
     for file in &mut list.files {
         context.check_cancelled()?;
-        check_path(context, file)?;
+        check_location(context, &Location::from(&file.path))?;
         let (input, format) = file.input(reading, Access::Ranges).map_err(failed)?;
         if format == InputFormat::Parquet {
             let source = opener.open(input, format, &budget.shared()).map_err(failed)?;
@@ -108,9 +108,9 @@ pub(super) fn leave_out(context: &mut TaskContext<'_>, params: LeaveOutParams) -
     write_files(context, 0, &list.files, &budget)
 }
 
-/// Files that have been checked when they were listed are checked where they are opened.
-fn check_path(context: &TaskContext<'_>, file: &DescribedFile) -> Result<(), TaskError> {
-    match exobus_files::Location::from(&file.path).as_path() {
+/// Refuses a place of this machine that a job may not read: where files are listed, and where each is opened.
+pub(in crate::jobs) fn check_location(context: &TaskContext<'_>, location: &Location) -> Result<(), TaskError> {
+    match location.as_path() {
         Some(path) => context.check_path(path),
         None => Ok(()),
     }

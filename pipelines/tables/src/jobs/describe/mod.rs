@@ -25,8 +25,8 @@ use exobus_shuffle::jobs::values::read_values;
 
 pub(super) use self::asked::Asked;
 use self::asked::{Unified, unify};
-pub(super) use self::chunk::write_files;
 use self::chunk::{ChunkParams, LeaveOutParams, describe_chunk, leave_out};
+pub(super) use self::chunk::{check_location, write_files};
 pub(super) use self::list::{FileList, written};
 use super::described::{DescribeParams, Described, DescribedFile, LOOK_BYTES, Looked, describe};
 use super::rewrite::Rewrite;
