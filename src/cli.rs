@@ -3,6 +3,7 @@
 mod jobs;
 mod place;
 mod results;
+mod specs;
 mod tables;
 mod watch;
 
@@ -12,19 +13,20 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
     AggregateArgs, ColumnArgs, CutsName, ExplainAggregateArgs, ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs,
-    ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs, ExplainWhat, JobArgs, OperationName, ResumeArgs, SetupArgs,
-    SortArgs, StrategyName, ViewArgs, WordcountArgs,
+    ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs, ExplainWhat, HowArgs, JobArgs, OperationName, ProcessArgs,
+    ResumeArgs, RunArgs, SchemaArgs, SetupArgs, SortArgs, StrategyName, SubmitArgs, ViewArgs, WordcountArgs,
 };
-pub use self::place::{ClusterArgs, PlaceArgs};
+pub use self::place::{ClusterArgs, PlaceArgs, SettingArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
+pub use self::specs::refused;
 pub use self::tables::{
     ConvertArgs, DedupeArgs, ShowArgs, ShuffleArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
 };
-pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
+pub use self::watch::{JobQueryArgs, JobQuestion, JobsArgs, LookArgs, TimelineArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
     config::{
-        MemoryBudget, Overrides,
+        MemoryBudget, Overrides, Setting,
         keys::Kind,
         units::{UnitError, parse_size},
     },
@@ -69,6 +71,12 @@ pub enum Command {
     Wordcount(WordcountArgs),
     /// Count, add up, and find the least and greatest values of CSV files by key
     Aggregate(AggregateArgs),
+    /// Run the job that a file says
+    Submit(SubmitArgs),
+    /// Run a program that nodes offer, with parameters of a file
+    Run(RunArgs),
+    /// Print what such files may say, as JSON schemas
+    Schema(SchemaArgs),
     /// Go on with a job that this machine did not finish: its process was killed, or the machine went down
     Resume(ResumeArgs),
     /// Say what a job would do, and why
@@ -78,7 +86,7 @@ pub enum Command {
     /// Run a node of a cluster until Ctrl-C or SIGTERM
     Node(NodeArgs),
     /// List the jobs of a cluster, and how it stands with each
-    Jobs(LookArgs),
+    Jobs(JobsArgs),
     /// Ask about one job of a cluster
     Job(JobQueryArgs),
     /// Get, list or delete results that jobs of a cluster have left
@@ -111,6 +119,18 @@ pub struct BenchArgs {
     /// Partitions of the shuffle
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000), default_value = "1000")]
     pub partitions: u32,
+    /// How many small jobs are handed in
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000), default_value = "1000")]
+    pub jobs: u64,
+    /// By how many clients, each the next one when its last one is over
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u64).range(1..=1000), default_value = "50")]
+    pub clients: u64,
+    /// Spec of each of these jobs, in which `{n}` is its number [default: a job of one task that does nothing]
+    #[arg(long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+    /// Do not wait for the end of any of them
+    #[arg(long)]
+    pub detach: bool,
     /// Memory of the process, from 64MiB [default: 60% of what is available, 1GiB for spill]. Not on a cluster
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
@@ -147,6 +167,8 @@ pub enum BenchName {
     Shuffle,
     /// Tasks that read the same parts of a set, and of edges, in turns: what edges cost
     Edges,
+    /// Small jobs of many clients of a cluster: how soon they are accepted, and how many there are a second
+    Jobs,
 }
 
 /// Settings that `exobus node` takes over from the configuration when given.
@@ -185,6 +207,9 @@ pub struct NodeArgs {
     /// Go without roots although jobs may then read and write all files that the process may
     #[arg(long)]
     pub insecure_any_path: bool,
+    /// Single keys; the options above win over them
+    #[command(flatten)]
+    pub settings: SettingArgs,
 }
 
 impl NodeArgs {
@@ -201,6 +226,7 @@ impl NodeArgs {
             insecure_no_tls: self.insecure_no_tls,
             insecure_no_token: self.insecure_no_token,
             insecure_any_path: self.insecure_any_path,
+            ..self.settings.overrides()
         }
     }
 }
@@ -226,6 +252,15 @@ pub struct DevArgs {
     /// Folder for configurations and spill files [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// With TLS on all connections, an nkey and the shipped permissions for each role, tokens and roots
+    #[arg(long)]
+    pub secure: bool,
+    /// With --secure, a folder that jobs may read and write, besides `data` in the cluster's folder; several times: several
+    #[arg(long = "root", value_name = "DIR", requires = "secure")]
+    pub roots: Vec<PathBuf>,
+    /// Say a key of the configuration of all nodes, one of [node] and what is in it: node.results_kept=2h; may be repeated
+    #[arg(long, value_name = "node.KEY=VALUE", value_parser = Setting::parse)]
+    pub set: Vec<Setting>,
     /// Program of the nats-server [default: EXOBUS_NATS_SERVER, PATH, what `cargo xtask nats` fetched]
     #[arg(long, value_name = "FILE")]
     pub nats_server: Option<PathBuf>,
@@ -244,16 +279,72 @@ pub struct ConfigArgs {
 pub enum ConfigAction {
     /// Print every key with its meaning and default, as a file
     Default,
+    /// Print the values that are in effect, as a file: what the defaults, a file, the environment and --set say together
+    Show(ShowConfigArgs),
+    /// Print the JSON schema of configuration files, for editors
+    Schema,
     /// Check a file, together with the environment, as `exobus node` would
     Check {
         /// The file
         file: PathBuf,
+        /// Single keys
+        #[command(flatten)]
+        settings: SettingArgs,
     },
     /// Make a file with a new random token, nodes' or submitters'; only its owner can read it
     Token {
         /// The file; it must not exist yet
         file: PathBuf,
     },
+    /// Make an authority for the certificates of a cluster: ca.pem, which everybody believes, and ca.key, which signs
+    Ca {
+        /// Its folder; it must not have one yet
+        dir: PathBuf,
+        /// For how many days
+        #[arg(long, value_name = "N", default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+        days: u32,
+    },
+    /// Make certificates and their keys, NAME.pem and NAME.key for each name
+    Cert(CertArgs),
+}
+
+/// `exobus config show`
+#[derive(Debug, Clone, Args)]
+pub struct ShowConfigArgs {
+    /// The file [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say behind each value where it comes from: default, a line of the file, an environment variable, or --set
+    #[arg(long)]
+    pub origin: bool,
+    /// Single keys
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
+
+/// `exobus config cert`
+#[derive(Debug, Clone, Args)]
+pub struct CertArgs {
+    /// Folder of the authority that signs
+    #[arg(long, value_name = "DIR")]
+    pub ca: PathBuf,
+    /// The cluster of the nodes
+    #[arg(long, value_name = "NAME", default_value = "local", value_parser = node_name)]
+    pub cluster: String,
+    /// Of a node, for its data connections (security.data_cert_file) and to show to a NATS server; several times: of several
+    #[arg(long = "node", value_name = "NAME", value_parser = node_name, required_unless_present_any = ["servers", "clients"])]
+    pub nodes: Vec<String>,
+    /// Of a NATS server, server.pem, with a name or address that clients reach it by; several times: with several
+    #[arg(long = "server", value_name = "HOST")]
+    pub servers: Vec<String>,
+    /// Of somebody else who connects to a NATS server that asks for certificates; several times: of several
+    #[arg(long = "client", value_name = "NAME", value_parser = node_name)]
+    pub clients: Vec<String>,
+    /// For how many days
+    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// Folder that they are written to; nothing is overwritten
+    pub out: PathBuf,
 }
 
 /// `exobus protocols`

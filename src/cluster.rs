@@ -8,8 +8,8 @@ use exobus_store::{Clock, SystemClock};
 use tracing::warn;
 
 use crate::{
-    cli::{ClusterArgs, PlaceArgs},
-    config::{ClusterSection, NodeConfig, Overrides},
+    cli::{ClusterArgs, PlaceArgs, SettingArgs},
+    config::{ClusterSection, NodeConfig, Overrides, Setting},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
 };
@@ -31,7 +31,7 @@ pub async fn connect(config: &NodeConfig, role: Role, name: &str) -> Result<(Bus
     };
     let credentials = credentials.or_exit(Exit::Usage)?;
     let subjects = Subjects::new(&section.name).or_exit(Exit::Usage)?;
-    let bus = Bus::connect(nats_options(section, name)).await.map_err(failure)?;
+    let bus = Bus::connect(nats_options(section, name)?).await.map_err(failure)?;
     Ok((bus.with_credentials(credentials), subjects))
 }
 
@@ -42,7 +42,24 @@ pub async fn connect(config: &NodeConfig, role: Role, name: &str) -> Result<(Bus
 pub async fn connect_client(config: &NodeConfig, command: &str) -> Result<ClientOptions, Failure> {
     let (bus, subjects) = connect(config, Role::Submitter, &format!("exobus {command}")).await?;
     let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
-    Ok(ClientOptions { bus, subjects, clock, random, deadline: join_deadline(&config.cluster) })
+    let token = config.submitters_token().or_exit(Exit::Usage)?.map(|token| token.reveal().into());
+    Ok(ClientOptions {
+        tenant: config.cluster.tenant.as_str().into(),
+        token,
+        who: who(),
+        clock,
+        random,
+        deadline: join_deadline(&config.cluster),
+        ..ClientOptions::new(bus, subjects)
+    })
+}
+
+/// Who runs this command, for people who look at its jobs.
+fn who() -> Option<Arc<str>> {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
+    let host = sysinfo::System::host_name().unwrap_or_default();
+    let who: String = format!("{user}@{host}").chars().filter(|char| !char.is_control()).take(64).collect();
+    Some(who.trim().into())
 }
 
 /// What is configured, and whether a command that can do without a cluster is to work on one: where one is named, by the command
@@ -51,7 +68,8 @@ pub async fn connect_client(config: &NodeConfig, command: &str) -> Result<Client
 /// # Errors
 /// Exit code 2: what is configured is wrong; settings for this process are given, and it is not this process that works.
 pub fn place(args: &PlaceArgs, process: &Overrides) -> Result<(NodeConfig, bool), Failure> {
-    let overrides = Overrides { nats_url: args.cluster.clone(), ..process.clone() };
+    let SettingArgs { set: settings, lenient } = args.settings.clone();
+    let overrides = Overrides { nats_url: args.cluster.clone(), settings, lenient, ..process.clone() };
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
     let on_cluster = config.cluster.is_named() && !args.local;
     let flags = [
@@ -59,8 +77,12 @@ pub fn place(args: &PlaceArgs, process: &Overrides) -> Result<(NodeConfig, bool)
         ("--spill", !process.spill_dirs.is_empty()),
         ("--executors", process.executors.is_some()),
     ];
-    match flags.into_iter().find(|(_, given)| *given && on_cluster) {
-        Some((flag, _)) => Err(Failure::text(
+    let flag = flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag.to_owned());
+    let of_node = |setting: &Setting| setting.path == "node" || setting.path.starts_with("node.");
+    let set = || args.settings.set.iter().find(|setting| of_node(setting));
+    let flag = flag.or_else(|| set().map(|setting| format!("{} {}", setting.option, setting.path)));
+    match flag.filter(|_| on_cluster) {
+        Some(flag) => Err(Failure::text(
             Exit::Usage,
             format!(
                 "{flag} is a setting of this process, and this runs on the cluster {}: its nodes have their own \
@@ -77,7 +99,7 @@ pub fn place(args: &PlaceArgs, process: &Overrides) -> Result<(NodeConfig, bool)
 /// # Errors
 /// Exit code 2: what is configured is wrong.
 pub fn config(args: &ClusterArgs) -> Result<NodeConfig, Failure> {
-    let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
+    let overrides = Overrides { nats_url: args.cluster.clone(), ..args.settings.overrides() };
     NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)
 }
 
@@ -96,7 +118,7 @@ pub async fn connect_patiently(
     let subjects = Subjects::new(&section.name).or_exit(Exit::Usage)?;
     let (clock, mut told) = (SystemClock::new(), None);
     loop {
-        let mut options = nats_options(section, name);
+        let mut options = nats_options(section, name)?;
         options.connect_deadline = options.connect_deadline.min(ROUND);
         let tried = tokio::select! {
             biased;
@@ -148,11 +170,11 @@ pub fn join_deadline(section: &ClusterSection) -> Duration {
     section.connect_deadline
 }
 
-fn nats_options(section: &ClusterSection, name: &str) -> NatsOptions {
-    NatsOptions {
+fn nats_options(section: &ClusterSection, name: &str) -> Result<NatsOptions, Failure> {
+    Ok(NatsOptions {
         url: section.nats_url.clone().unwrap_or_default(),
         name: name.to_owned(),
-        context_file: section.nats_context_file.clone(),
+        context_file: section.context_file().map_err(failure)?,
         creds_file: section.nats_creds_file.clone(),
         nkey_seed_file: section.nats_nkey_seed_file.clone(),
         tls_ca_file: section.nats_ca_file.clone(),
@@ -164,5 +186,5 @@ fn nats_options(section: &ClusterSection, name: &str) -> NatsOptions {
         stream_replicas: section.jetstream_replicas,
         connect_deadline: section.connect_deadline,
         ..NatsOptions::default()
-    }
+    })
 }

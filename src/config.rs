@@ -1,29 +1,37 @@
-//! Configuration: defaults, then the file, then environment variables, then the command line; later wins.
+//! Configuration: defaults, then the file, then environment variables, then the command line; later wins. Of the command line,
+//! options with a name of their own (`--memory`) win over `--set node.memory=...`.
 //!
 //! All keys stand in one table ([`keys`]); a file is checked against it before anything is started, so that a slip is an
 //! error with its line and never a setting that silently does nothing. Environment variables are named after the key,
 //! `EXOBUS_NODE__MEMORY` for `node.memory`; without the double underscore they are no configuration (`EXOBUS_LOG`).
+//!
+//! An older release that is started with the file of a newer one may be told to be lenient: it warns of keys that it does not know.
 
 mod check;
 pub mod keys;
+pub mod layers;
+pub mod schema;
 mod security;
 pub mod units;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use config::{Config, Environment, File, FileFormat};
-use exobus_actors::{isolation::ExecutorKind, printing::Secrets};
-use exobus_bus::Credentials;
+use config::Config;
+use exobus_actors::{isolation::ExecutorKind, printing::Secrets, transfer::tls::DataTls};
+use exobus_bus::{BusError, Credentials};
+use exobus_store::Clock;
 use serde::Deserialize;
 use thiserror::Error;
 
-pub use self::{check::Problem, security::SecurityError, units::MemoryBudget};
+use self::layers::{Layers, Sources};
+pub use self::{check::Problem, layers::Setting, security::SecurityError, units::MemoryBudget};
 
 /// All that a node, or a client of a cluster, is told.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -33,6 +41,9 @@ pub struct NodeConfig {
     pub cluster: ClusterSection,
     /// This process.
     pub node: NodeSection,
+    /// For whom jobs run; none: one, "default".
+    #[serde(default)]
+    pub tenants: BTreeMap<String, TenantSection>,
     /// Tokens, and permission to go without protection.
     pub security: SecuritySection,
 }
@@ -48,11 +59,13 @@ pub struct ClusterSection {
     pub connect_deadline: Duration,
     pub nats_creds_file: Option<PathBuf>,
     pub nats_nkey_seed_file: Option<PathBuf>,
+    pub nats_context: Option<String>,
     pub nats_context_file: Option<PathBuf>,
     pub nats_ca_file: Option<PathBuf>,
     pub nats_cert_file: Option<PathBuf>,
     pub nats_key_file: Option<PathBuf>,
     pub nats_tls_first: bool,
+    pub tenant: String,
     pub nats_inbox_prefix: Option<String>,
     pub jetstream_domain: Option<String>,
     pub jetstream_replicas: usize,
@@ -84,7 +97,21 @@ pub struct NodeSection {
 impl ClusterSection {
     /// Whether a cluster is named: commands that can do without one work there then.
     pub fn is_named(&self) -> bool {
-        self.nats_url.is_some() || self.nats_context_file.is_some()
+        self.nats_url.is_some() || self.nats_context.is_some() || self.nats_context_file.is_some()
+    }
+
+    /// The file of the context, where one is set.
+    ///
+    /// # Errors
+    /// `Config`: two are set, or there is no place for one of that name.
+    pub fn context_file(&self) -> Result<Option<PathBuf>, BusError> {
+        match (&self.nats_context, &self.nats_context_file) {
+            (Some(_), Some(_)) => {
+                Err(BusError::Config("cluster.nats_context and cluster.nats_context_file are both set: one is".into()))
+            }
+            (Some(name), None) => exobus_bus::context_path(name).map(Some),
+            (None, file) => Ok(file.clone()),
+        }
     }
 }
 
@@ -105,6 +132,23 @@ pub struct ResourcesSection {
     pub gpus: Vec<String>,
 }
 
+/// `[tenants.NAME]`; the keys are explained in `configs/default.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "keys.rs has the text, once")]
+pub struct TenantSection {
+    #[serde(default)]
+    pub roots: Vec<PathBuf>,
+    pub jobs: Option<u32>,
+    pub jobs_running: Option<u32>,
+    #[serde(default, deserialize_with = "units::deserialize_size_if_any")]
+    pub job_log: Option<u64>,
+    #[serde(default, deserialize_with = "units::deserialize_size_if_any")]
+    pub job_stored: Option<u64>,
+    #[serde(default, deserialize_with = "units::deserialize_size_if_any")]
+    pub job_output: Option<u64>,
+}
+
 /// `[security]`; the keys are explained in `configs/default.toml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +159,9 @@ pub struct SecuritySection {
     pub submitters_token_file: Option<PathBuf>,
     #[serde(default)]
     pub roots: Vec<PathBuf>,
+    pub data_ca_file: Option<PathBuf>,
+    pub data_cert_file: Option<PathBuf>,
+    pub data_key_file: Option<PathBuf>,
     pub insecure_no_tls: bool,
     pub insecure_no_token: bool,
     pub insecure_any_path: bool,
@@ -128,6 +175,8 @@ pub enum Submitters {
     Token,
     /// The permissions of the NATS server.
     Nats,
+    /// Nobody: whoever reaches the NATS server may, which listens on this machine only.
+    None,
 }
 
 /// A text that prints as `***`.
@@ -201,6 +250,15 @@ pub struct Overrides {
     pub insecure_no_token: bool,
     /// `security.insecure_any_path`, when true.
     pub insecure_any_path: bool,
+    /// Keys by their names; all of the above win over these.
+    pub settings: Vec<Setting>,
+    /// Whether keys and sections that are not known are let pass, with a warning.
+    pub lenient: bool,
+}
+
+/// The environment variables of this process that can be values of ours: those that are Unicode.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 impl NodeConfig {
@@ -209,14 +267,7 @@ impl NodeConfig {
     /// # Errors
     /// Every wrong key and value of file and environment at once, with its place; then what would be unsafe.
     pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
-        Self::load_with(
-            file,
-            overrides,
-            std::env::vars_os().filter_map(|(name, value)| {
-                // What is not Unicode cannot be a value of ours.
-                Some((name.into_string().ok()?, value.into_string().ok()?))
-            }),
-        )
+        Self::load_with(file, overrides, environment())
     }
 
     /// As [`NodeConfig::load`] with these environment variables.
@@ -228,43 +279,21 @@ impl NodeConfig {
         overrides: &Overrides,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let mut builder = Config::builder().add_source(File::from_str(&keys::default_toml(), FileFormat::Toml));
-        let mut problems = Vec::new();
-
-        if let Some(path) = file {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-            problems.extend(check::file(&path.display().to_string(), &text));
-            if problems.is_empty() {
-                builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
-            }
-        }
-
-        let variables: HashMap<String, String> =
-            environment.filter(|(name, _)| name.starts_with("EXOBUS_") && name.contains("__")).collect();
-        let mut in_order: Vec<_> = variables.iter().collect();
-        in_order.sort();
-        for (name, value) in in_order {
-            let path = name["EXOBUS_".len()..].to_ascii_lowercase().replace("__", ".");
-            problems.extend(check::variable(name, &path, value));
-        }
-        if !problems.is_empty() {
-            return Err(ConfigError::Wrong(problems));
-        }
-
-        let mut variables = Environment::with_prefix("EXOBUS")
-            .prefix_separator("_")
-            .separator("__")
-            .try_parsing(true)
-            .list_separator(":")
-            .source(Some(variables));
-        for (path, _) in keys::all_paths().filter(|(_, kind)| kind.is_list()) {
-            variables = variables.with_list_parse_key(&path);
-        }
-        let mut config: Self = builder.add_source(variables).build()?.try_deserialize()?;
+        let sources = Sources { file, settings: &overrides.settings, lenient: overrides.lenient };
+        let layers = Layers::gather(sources, environment)?;
+        layers.warn_of_ignored();
+        let mut config = Self::of(&layers)?;
         config.apply(overrides);
         security::check(&config)?;
         Ok(config)
+    }
+
+    /// What the layers say, whether or not it is safe.
+    ///
+    /// # Errors
+    /// What the checks of single keys let pass but the whole does not.
+    pub fn of(layers: &Layers) -> Result<Self, ConfigError> {
+        Ok(Config::builder().add_source(layers.clone()).build()?.try_deserialize()?)
     }
 
     fn apply(&mut self, overrides: &Overrides) {
@@ -291,12 +320,44 @@ impl NodeConfig {
         Ok(security::of_node(&self.security)?)
     }
 
+    /// Whether what is configured makes sense with the NATS server, which asks who connects to it, or does not.
+    ///
+    /// # Errors
+    /// It is to decide who may hand in jobs, and does not ask.
+    pub fn check_server(&self, asks: Option<bool>) -> Result<(), ConfigError> {
+        Ok(security::check_server(&self.security, asks)?)
+    }
+
     /// What this process knows and no job may print: tokens, and the keys and passwords that it shows NATS servers.
     ///
     /// # Errors
     /// When a file cannot be read, or others can read it too.
     pub fn secrets(&self) -> Result<Secrets, ConfigError> {
         Ok(security::secrets(self)?)
+    }
+
+    /// The submitters' token as it is, where one is configured, for who shows it at the door.
+    ///
+    /// # Errors
+    /// As [`submitter_credentials`](Self::submitter_credentials).
+    pub fn submitters_token(&self) -> Result<Option<Secret>, ConfigError> {
+        Ok(security::submitters_token(&self.security)?)
+    }
+
+    /// What a node shows on its data connections, and whom it believes; `None`: they are without TLS.
+    ///
+    /// # Errors
+    /// When a file is missing or not what it should be; when the certificate is not this node's.
+    pub fn node_tls(&self, clock: Arc<dyn Clock>) -> Result<Option<DataTls>, ConfigError> {
+        Ok(security::tls_of_node(self, clock)?)
+    }
+
+    /// Whom a client believes that fetches data from nodes; `None`: these connections are without TLS.
+    ///
+    /// # Errors
+    /// When the file of the authority is not what it should be.
+    pub fn client_tls(&self, clock: Arc<dyn Clock>) -> Result<Option<DataTls>, ConfigError> {
+        Ok(security::tls_of_client(self, clock)?)
     }
 
     /// The token of a client of a cluster, where one is configured.

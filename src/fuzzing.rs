@@ -11,13 +11,10 @@ use std::{
 };
 
 use exobus_actors::fuzzing as actors;
+use exobus_actors::spec::kinds;
 use exobus_actors::{
-    protocol::host::{ClientMsg, HostMsg},
-    protocol::membership::MembershipMsg,
-    protocol::merger::MergerMsg,
-    protocol::node_manager::NodeMsg,
-    protocol::owner::OwnerMsg,
-    protocol::results::ResultsMsg,
+    protocol::host::HostMsg, protocol::membership::MembershipMsg, protocol::merger::MergerMsg,
+    protocol::node_manager::NodeMsg, protocol::owner::OwnerMsg, protocol::results::ResultsMsg,
     protocol::scheduler::SchedulerMsg,
 };
 use exobus_bus::fuzzing as bus;
@@ -60,12 +57,12 @@ pub const TARGETS: [Target; 34] = [
     Target { rare: 100, ..target("stream_file", stream_file) },
     target("scheduler", actors::message::<SchedulerMsg>),
     target("host", actors::message::<HostMsg>),
-    target("client", actors::message::<ClientMsg>),
     target("owner", actors::message::<OwnerMsg>),
     target("node", actors::message::<NodeMsg>),
     target("merger", actors::message::<MergerMsg>),
     target("results", actors::message::<ResultsMsg>),
     target("result_request", actors::result_request),
+    target("spec", actors::spec),
     target("membership", actors::message::<MembershipMsg>),
     target("answers", actors::answers),
     target("post_item", actors::post_item),
@@ -160,6 +157,11 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         ]
         .map(Vec::from)
         .into(),
+        "spec" => {
+            let json = r#"{"kind": "table.sort", "params": {"key": [], "table": 7}, "x": [1.5e3, -1, {"y": null}]}"#;
+            let examples = kinds().values().map(|kind| kind.example_toml().into_bytes());
+            examples.chain([json.into()]).collect()
+        }
         "joblog" => actors::joblogs(),
         "executor" => actors::executor_messages(),
         "session_frame" => session_frames(),
@@ -184,8 +186,8 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "index_entry" => store::index_entries(),
         "config" => {
             let mut seeds = vec![keys::default_toml().into_bytes()];
-            for folder in ["configs/local", "configs/cluster", "configs/invalid"] {
-                for path in files(&repository.join(folder))? {
+            for folder in ["local", "cluster/one", "cluster/three", "cluster/hundred", "invalid"] {
+                for path in files(&repository.join("configs").join(folder))? {
                     seeds.push(fs::read(path)?);
                 }
             }

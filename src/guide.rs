@@ -268,20 +268,17 @@
 //! ```
 //!
 //! What runs there is a *registered* program, [`program`](crate::program): a node hosts it, and another takes it up should that one
-//! die. A [`Client`](crate::Client) submits it by name and hears of it. Here the cluster is in this process, over a bus of its own; with
+//! die. A [`Client`](crate::Client) runs it by the type that `program` makes of the function's name, or submits it by name and hears of it. Here the cluster is in this process, over a bus of its own; with
 //! `Bus::connect(NatsOptions::url("nats://127.0.0.1:4222"))` in place of `Bus::in_process()` the same client speaks to `my-node`. In a
 //! cluster with tokens each says which it knows, by [`Bus::with_credentials`](crate::bus::Bus::with_credentials);
 //! [`cluster::connect`](crate::cluster::connect) does both from a configuration file.
 //!
 //! ```standalone_crate
-//! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! use exobus::bus::{Bus, Subjects};
-//! use exobus::random::SystemRandom;
-//! use exobus::store::SystemClock;
 //! use exobus::{Client, ClientOptions, ClusterOptions, Futures, JobError, JobSpec, Node, NodeOptions};
-//! use exobus::{TaskContext, TaskError, program, task};
+//! use exobus::{RunError, TaskContext, TaskError, program, task};
 //!
 //! #[task(name = "guide.square", version = 1)]
 //! fn square(_: &mut TaskContext<'_>, number: u64) -> Result<u64, TaskError> {
@@ -311,13 +308,14 @@
 //! let node = Node::start(NodeOptions { cluster: Some(cluster), ..NodeOptions::alone(2, 64 << 20) })?;
 //!
 //! let sum = tokio::runtime::Runtime::new()?.block_on(async {
-//!     let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
-//!     let deadline = Duration::from_secs(10);
-//!     let mut client = Client::connect(ClientOptions { bus, subjects, clock, random, deadline }).await?;
+//!     let client = Client::connect(ClientOptions::new(bus, subjects)).await?;
+//!     // The type knows what goes in and what comes out.
+//!     let sum: Result<u64, RunError> = client.run::<squares>(&10).await;
+//!     assert_eq!(sum?, 385);
+//!     // By name, where there is no such type here.
 //!     let spec = JobSpec::of(client.new_job(), "guide.squares@1", &10_u64)?;
 //!     // Events, for progress; and what cancels the job when it resolves.
-//!     let end = client.run(spec, |_event| {}, std::future::pending()).await?;
-//!     client.close().await;
+//!     let end = client.run_spec(spec, |_event| {}, std::future::pending()).await?;
 //!     Ok::<u64, Box<dyn std::error::Error>>(end.value()?)
 //! })?;
 //! assert_eq!(sum, 385);

@@ -10,6 +10,7 @@
 //! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`tables`].
 
 pub mod allocator;
+pub mod certificates;
 pub mod cli;
 pub mod cluster;
 pub mod commands;
@@ -31,7 +32,7 @@ pub mod unfinished;
 
 pub use exobus_actors::{
     LocalBoxFuture,
-    client::{Client, ClientOptions},
+    client::{Client, ClientOptions, RunError},
     event,
     futures::{Arrivals, Edge, Futures, ObjectRef, ObjectSet, ObjectStream, Window},
     host, ids,
@@ -42,12 +43,12 @@ pub use exobus_actors::{
     protocol::host::{JobEnd, JobSpec},
     random, registry,
     registry::{TaskContext, TaskError},
-    task,
+    spec, task,
     task::{Align, Arg, EdgeShape, JobError, Place, Resources, TaskOptions},
     transfer::network,
 };
 #[doc(hidden)]
-pub use exobus_actors::{decode_params, encode_result, futures};
+pub use exobus_actors::{check_params, decode_params, encode_result, futures};
 pub use exobus_bus as bus;
 pub use exobus_shuffle as shuffle;
 pub use exobus_store as store;

@@ -7,17 +7,20 @@
 //! The parent process starts itself once more as the serving one. Objects are random bytes in memory that was touched
 //! before; every byte is verified against the checksum of its part. Beside the rate, the processor time that each side
 //! takes for a gigabyte is printed: on a machine that is busy with other things only that figure means anything. `raw`
-//! is a bare TCP stream between the same two processes.
+//! is a bare TCP stream between the same two processes; rounds without TLS and with it take turns.
 #![allow(clippy::disallowed_methods, reason = "the bare stream that is measured beside the transfer is a real one")]
 
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use exobus_actors::transfer::{Item, TransferClient, TransferServer};
+use exobus_actors::transfer::tls::{CertifiedNode, DataTls, OwnFiles, TlsFiles};
+use exobus_actors::transfer::{ClientOptions, Item, PeerName, ServerOptions, TransferClient, TransferServer};
 use exobus_store::{
     Class, Clock, CopyId, Fill, PartMeta, Parts, RealDisk, RowHash, StageItem, StageRequest, StagedItem, Store,
     StoreOptions, SystemClock, WriterOptions,
@@ -37,7 +40,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 fn main() -> Outcome {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
-        Some("serve") => serve(args[1].parse()?),
+        Some("serve") => serve(args[1].parse()?, Path::new(&args[2])),
         _ => measure(&args),
     }
 }
@@ -51,8 +54,35 @@ fn store(bytes: u64) -> Result<Store, Box<dyn Error>> {
     Ok(Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new()))?)
 }
 
-/// Serves objects until standard input ends; prints the two addresses.
-fn serve(megabytes: usize) -> Outcome {
+/// Writes the certificates of two nodes and of who has signed them.
+fn certify(folder: &Path) -> Outcome {
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate()?)?;
+    std::fs::write(folder.join("ca.pem"), authority.pem())?;
+    for name in ["serving", "fetching"] {
+        let (key, mut params) = (rcgen::KeyPair::generate()?, rcgen::CertificateParams::default());
+        params.subject_alt_names.push(rcgen::SanType::URI(node(name).uri().try_into()?));
+        std::fs::write(folder.join(format!("{name}.pem")), params.signed_by(&key, &authority)?.pem())?;
+        let path = folder.join(format!("{name}.key"));
+        std::fs::write(&path, key.serialize_pem())?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+fn node(name: &str) -> CertifiedNode {
+    CertifiedNode { cluster: "measured".to_owned(), node: name.to_owned() }
+}
+
+fn tls(folder: &Path, name: &str) -> Result<DataTls, Box<dyn Error>> {
+    let own = OwnFiles { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) };
+    let files = TlsFiles { authorities: folder.join("ca.pem"), own: Some(own) };
+    Ok(DataTls::of_node(files, node(name), Arc::new(SystemClock::new()))?)
+}
+
+/// Serves objects until standard input ends; prints the three addresses: without TLS, with it, and of the bare stream.
+fn serve(megabytes: usize, certificates: &Path) -> Outcome {
     let store = store(OBJECTS as u64 * megabytes as u64 * 1_000_000 + TINY as u64 * 4096)?;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut write = |id: u128, bytes: usize| -> Outcome {
@@ -75,9 +105,13 @@ fn serve(megabytes: usize) -> Outcome {
     for id in 0..TINY {
         write(OBJECTS + id, TINY_BYTES)?;
     }
-    let server = TransferServer::start(([127, 0, 0, 1], 0).into(), TOKEN, store.clone(), Arc::new(SystemClock::new()))?;
+    let clock = Arc::new(SystemClock::new());
+    let options = |tls| ServerOptions { node: "serving".to_owned(), tls, ..ServerOptions::default() };
+    let plain = TransferServer::start_with(options(None), TOKEN, store.clone(), clock.clone())?;
+    let secured = options(Some(tls(certificates, "serving")?));
+    let secured = TransferServer::start_with(secured, TOKEN, store.clone(), clock)?;
     let raw = TcpListener::bind("127.0.0.1:0")?;
-    println!("{} {}", server.address(), raw.local_addr()?);
+    println!("{} {} {}", plain.address(), secured.address(), raw.local_addr()?);
     let serve_raw = move || {
         let Ok(block) = store.get(&copy(0), Parts::All).wait() else { return };
         while let Ok((mut stream, _)) = raw.accept() {
@@ -125,26 +159,41 @@ fn measure(args: &[String]) -> Outcome {
         Some(text) => vec![text.parse()?],
         None => vec![1, 2],
     };
+    let certificates = tempfile::tempdir()?;
+    certify(certificates.path())?;
     let mut child = Command::new(std::env::current_exe()?)
         .args(["serve", &megabytes.to_string()])
+        .arg(certificates.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().ok_or("no output of the serving process")?).read_line(&mut line)?;
-    let (address, raw) = line.trim().split_once(' ').ok_or("the serving process did not start")?;
+    let addresses: Vec<&str> = line.split_whitespace().collect();
+    let [plain, secured, raw] = addresses[..] else { return Err("the serving process did not start".into()) };
     let meter = Meter { clock: SystemClock::new(), server: child.id() };
     meter.rate("raw", || receive_raw(raw.parse()?))?;
     let largest = in_flight.iter().copied().max().unwrap_or(1) as u64;
     let here = store((largest + 1) * megabytes as u64 * 1_000_000 + TINY as u64 * 4096)?;
-    let client = TransferClient::new(TOKEN, Arc::new(SystemClock::new()));
+    let way = |how, address: &str, tls| {
+        let options = ClientOptions { node: "fetching".to_owned(), tls, ..ClientOptions::default() };
+        let peer = PeerName { node: "serving".to_owned(), address: address.to_owned() };
+        (how, TransferClient::with(options, TOKEN, Arc::new(SystemClock::new())), peer)
+    };
+    let ways =
+        [way("in the clear", plain, None), way("with TLS", secured, Some(tls(certificates.path(), "fetching")?))];
     for in_flight in in_flight {
         for _ in 0..ROUNDS {
-            let name = format!("{megabytes} MB objects, {in_flight} in flight");
-            meter.rate(&name, || fetch_many(&client, address, &here, in_flight))?;
+            for (how, client, peer) in &ways {
+                let name = format!("{megabytes} MB objects, {in_flight} in flight, {how}");
+                meter.rate(&name, || fetch_many(client, peer, &here, in_flight))?;
+            }
         }
     }
-    tiny(&meter, &client, address, &here)?;
+    for (how, client, peer) in &ways {
+        println!("{how}:");
+        tiny(&meter, client, peer, &here)?;
+    }
     drop(child.stdin.take());
     child.wait()?;
     Ok(())
@@ -172,7 +221,12 @@ fn room(here: &Store, wanted: Vec<(CopyId, Vec<PartMeta>)>) -> Result<Vec<Fill>,
     staged.items.into_iter().map(fill).collect()
 }
 
-fn fetch_many(client: &TransferClient, address: &str, here: &Store, in_flight: usize) -> Result<u64, Box<dyn Error>> {
+fn fetch_many(
+    client: &TransferClient,
+    address: &PeerName,
+    here: &Store,
+    in_flight: usize,
+) -> Result<u64, Box<dyn Error>> {
     let (mut under_way, mut asked, mut moved) = (VecDeque::new(), 0, 0);
     while moved < BYTES_PER_ROUND {
         while under_way.len() < in_flight {
@@ -188,7 +242,7 @@ fn fetch_many(client: &TransferClient, address: &str, here: &Store, in_flight: u
 }
 
 /// Many tiny objects in one request, then one after the other.
-fn tiny(meter: &Meter, client: &TransferClient, address: &str, here: &Store) -> Outcome {
+fn tiny(meter: &Meter, client: &TransferClient, address: &PeerName, here: &Store) -> Outcome {
     let items: Vec<Item> = (0..TINY).map(|id| (copy(OBJECTS + id), Parts::All)).collect();
     for _ in 0..3 {
         let begun = meter.clock.now();

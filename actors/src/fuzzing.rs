@@ -17,6 +17,7 @@ use crate::joblog::{Entry, Past, TaskDone};
 use crate::results;
 
 use crate::shell::{Post, PostOptions, Wire, mailbox};
+use crate::spec::{SPEC_BYTES_MAX, Spec};
 use crate::task::{Consumed, JobError, Output};
 use crate::transfer::wire;
 
@@ -37,6 +38,16 @@ pub fn result_request(bytes: &[u8]) {
         assert_eq!(job.to_string(), request.id.unwrap_or_default().to_ascii_lowercase(), "an id is written in one way");
     }
     let _ = codec::decode::<results::record::ResultRecord>(bytes);
+}
+
+/// A spec, as anybody can hand it in: what is stored of it says the same. No file is looked at.
+pub fn spec(bytes: &[u8]) {
+    let Ok(spec) = Spec::parse(bytes) else { return };
+    let stored = spec.canonical();
+    if stored.len() <= SPEC_BYTES_MAX {
+        assert_eq!(Spec::parse(&stored).as_ref(), Ok(&spec));
+    }
+    let _ = spec.paths();
 }
 
 /// Answers to questions.

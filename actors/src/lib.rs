@@ -3,6 +3,7 @@
 extern crate self as exobus_actors;
 
 mod admission;
+pub mod api;
 mod arena;
 pub mod client;
 mod durable;
@@ -15,6 +16,7 @@ pub mod host;
 pub mod ids;
 pub mod isolation;
 pub mod joblog;
+pub mod jobs;
 pub mod joining;
 pub mod membership;
 pub mod merger;
@@ -27,10 +29,13 @@ pub mod random;
 pub mod registry;
 pub mod results;
 pub mod scheduler;
+mod services;
 pub mod shell;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+pub mod spec;
 pub mod task;
+pub mod tenants;
 pub mod transfer;
 
 #[cfg(test)]
@@ -61,6 +66,20 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
 #[doc(hidden)]
 pub fn decode_params<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, registry::TaskError> {
     task::decode(bytes).map_err(|error| registry::TaskError::fatal(format!("parameters: {error}")))
+}
+
+/// Decodes the parameters of a program before it runs: what the macros call.
+///
+/// # Errors
+/// The bytes are no such parameters.
+#[doc(hidden)]
+pub fn check_params<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    task::decode(bytes).map_err(|error| {
+        // What MessagePack's reader says of a wrong type is for programmers; what JSON's says of the same value names both types.
+        let value = spec::Plain::of(bytes).ok();
+        let in_words = value.and_then(|spec::Plain(value)| serde_json::from_value::<T>(value).err());
+        in_words.map_or_else(|| error.to_string(), |error| error.to_string())
+    })
 }
 
 /// Encodes what a program returned: what the macros call.

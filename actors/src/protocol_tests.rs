@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use exobus_bus::codec;
 
-use crate::event::{Event, EventKind, NodeFigures, Received};
+use crate::event::Received;
 use crate::protocol::copies::{CopyIds, LocatedObjects, Whereabouts};
-use crate::protocol::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::protocol::host::{HostMsg, JobSpec};
 use crate::protocol::membership::MembershipMsg;
 use crate::protocol::merger::MergerMsg;
 use crate::protocol::node_manager::{NodeMsg, SET_MEMBERS_PER_MESSAGE};
@@ -218,15 +218,14 @@ fn what_hosts_clients_and_members_say_survives_the_wire() {
         program: "sort@1".into(),
         params: Bytes::from_static(b"\x80"),
         sample_ms: 100,
+        plan_pieces: 0,
     };
-    check(&HostMsg::Start { spec, client: NodeId::new("client-1") });
+    let record = Box::new(crate::protocol::job::JobRecord::queued(job, "default", "sort", "sort@1"));
+    let bodies = crate::protocol::job::Bodies { spec: Bytes::new(), plan: spec.params };
+    check(&HostMsg::Run { record, bodies: crate::protocol::job::BodiesAt::Here(bodies) });
     check(&HostMsg::Resume { job });
-    let kind = EventKind::JobStarted { program: "sort@1".into() };
-    check(&ClientMsg::Events(vec![Event { at_us: 0, node: node.clone(), job: Some(job), kind }]));
-    let nodes = BTreeMap::from([(node, NodeFigures::default())]);
-    let end =
-        JobEnd { result: Ok(Bytes::from_static(b"\xc0")), nodes, owner_bytes: 1, control_messages: 1, kept: None };
-    check(&ClientMsg::Finished { job, end });
+    let look = crate::protocol::host::Look { after: 3, wait_ms: 100, events: 10 };
+    check(&HostMsg::Look { job, look, reply: Reply::to(node, 7) });
 }
 
 #[test]

@@ -720,6 +720,12 @@ pub enum JobError {
         /// The store's error.
         message: String,
     },
+    /// The job would use more than its tenant allows.
+    #[error("the job {what}")]
+    Quota {
+        /// How much it has, and what it may have.
+        what: String,
+    },
     /// Somebody would take the job up, and its log ends before it did.
     #[error("the node that ran the job is gone, and it cannot be taken up again: {cut}")]
     LogCut {
@@ -735,6 +741,24 @@ pub enum JobError {
 }
 
 impl JobError {
+    /// What it is, for programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Task { .. } => "task_failed",
+            Self::NonDeterministic { .. } => "non_deterministic",
+            Self::Conservation { .. } => "conservation",
+            Self::UnknownFunction { .. } => "unknown_function",
+            Self::Unplaceable { .. } => "unplaceable",
+            Self::Cancelled => "cancelled",
+            Self::Program { .. } => "program",
+            Self::Panic { .. } => "panic",
+            Self::Store { .. } => "store",
+            Self::Quota { .. } => "quota",
+            Self::LogCut { .. } => "log_cut",
+            Self::Runtime { .. } => "runtime",
+        }
+    }
+
     /// An error of the program itself.
     pub fn program(error: impl fmt::Display) -> Self {
         Self::Program { message: error.to_string() }
@@ -772,6 +796,34 @@ pub trait TaskFunction {
 
     /// "name@version", made once.
     fn key() -> Arc<str>;
+}
+
+/// A program as a client names it: its type ties parameters and what it returns to its name. `#[program]` makes a type that has the
+/// name of the program's function, which is a type and no value, so that the function keeps its name.
+pub trait JobProgram {
+    /// What the program takes.
+    type Params;
+    /// What it returns where it ends well.
+    type Value;
+    /// Its name.
+    const NAME: &'static str;
+    /// Its version.
+    const VERSION: u32;
+
+    /// "name@version".
+    fn key() -> String {
+        format!("{}@{}", Self::NAME, Self::VERSION)
+    }
+}
+
+/// What a program's function gives, a `Result` by whatever name, and the value in it.
+pub trait Returned {
+    /// The value.
+    type Value;
+}
+
+impl<T> Returned for Result<T, JobError> {
+    type Value = T;
 }
 
 /// Which function a program submits that is told so by its parameters; what it gives that function is for the program to say.

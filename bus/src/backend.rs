@@ -1,6 +1,7 @@
 //! What an implementation owes: five operations on bytes. Requests, counting and bounded subscriptions are built on
 //! them once, in [`crate::Bus`], so they behave the same everywhere.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +35,10 @@ pub struct Incoming {
     pub reply: Option<Subject>,
     /// What was sent; empty when `no_responders`.
     pub message: Message,
+    /// The bytes of a message of which a subscription has taken none, as it takes shorter ones: of `message` nothing is left.
+    pub too_large: Option<usize>,
     /// Said by the bus, on the reply subject of a request, when nobody subscribes to where the request went.
     pub no_responders: bool,
-    /// How to answer, where that is more than a publish to `reply` (services count their answers).
-    pub responder: Option<Arc<dyn Respond>>,
 }
 
 /// What a message takes while it waits, beside its payload and headers: its place in a queue, its subject, what the allocator adds.
@@ -59,15 +60,6 @@ impl fmt::Debug for Incoming {
             .field("no_responders", &self.no_responders)
             .finish()
     }
-}
-
-/// Answers one request.
-pub trait Respond: Send + Sync {
-    /// Sends the answer without waiting.
-    ///
-    /// # Errors
-    /// As [`Backend::publish`].
-    fn respond(&self, message: Message) -> Result<(), BusError>;
 }
 
 /// Takes what a subscription receives. Called by the backend, in order, one message at a time per publisher; must
@@ -106,6 +98,38 @@ pub struct ConnectionState {
     pub connects: u64,
 }
 
+/// What the server has said that it does not allow: the latest few complaints, in its own words, and how many there were.
+#[derive(Debug, Clone, Default)]
+pub struct Complaints {
+    count: u64,
+    latest: VecDeque<String>,
+}
+
+impl Complaints {
+    /// Of so many the words are known.
+    const KEPT: usize = 64;
+
+    /// Another one.
+    pub(crate) fn add(&mut self, words: String) {
+        self.count += 1;
+        if self.latest.len() == Self::KEPT {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(words);
+    }
+
+    /// How many there were so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The first of those that came after so many of which the words contain `text`.
+    pub(crate) fn after(&self, count: u64, text: &str) -> Option<&str> {
+        let older = (self.latest.len() as u64).saturating_sub(self.count - count);
+        self.latest.iter().skip(older as usize).find(|words| words.contains(text)).map(String::as_str)
+    }
+}
+
 /// What only the backend can count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackendStats {
@@ -117,30 +141,6 @@ pub struct BackendStats {
     pub reconnects: u64,
     /// Bytes that wait for the socket.
     pub queued_bytes: u64,
-}
-
-/// How a service presents itself to `nats micro ls / info / stats`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceInfo {
-    /// A token, e.g. `exobus-scheduler`.
-    pub name: String,
-    /// Semantic version, e.g. `1.0.0`.
-    pub version: String,
-    /// One line for people.
-    pub description: String,
-    /// What is asked for on which subject.
-    pub endpoints: Vec<ServiceEndpoint>,
-}
-
-/// One thing that a service is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceEndpoint {
-    /// A token.
-    pub name: String,
-    /// Where requests come in.
-    pub subject: Subject,
-    /// Members of one queue group share the requests.
-    pub queue: String,
 }
 
 /// A bus without comfort. Promises, each with clauses in the contract suite (feature "contract"):
@@ -166,18 +166,6 @@ pub trait Backend: Send + Sync {
         sink: Arc<dyn Sink>,
     ) -> Result<Registration, BusError>;
 
-    /// Subscribes a service's endpoints to one sink and announces the service where the server has a way to list it.
-    ///
-    /// # Errors
-    /// As [`subscribe`](Self::subscribe).
-    async fn serve(&self, service: ServiceInfo, sink: Arc<dyn Sink>) -> Result<Registration, BusError> {
-        let mut registrations = Vec::with_capacity(service.endpoints.len());
-        for endpoint in service.endpoints {
-            registrations.push(self.subscribe(endpoint.subject.into(), Some(endpoint.queue), sink.clone()).await?);
-        }
-        Ok(Registration::new(registrations))
-    }
-
     /// Returns when the server has seen everything published and subscribed here before.
     ///
     /// # Errors
@@ -190,6 +178,16 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// `TimedOut` when the server did not take everything within `deadline`; closed it is nevertheless.
     async fn drain(&self, deadline: Duration) -> Result<(), BusError>;
+
+    /// Whether whoever connects has to say who it is; `None`: nobody else can connect.
+    fn asks_who_connects(&self) -> Option<bool> {
+        None
+    }
+
+    /// Follows what the server complains of; `None`: nobody is there who would forbid anything.
+    fn complaints(&self) -> Option<watch::Receiver<Complaints>> {
+        None
+    }
 
     /// Largest payload with headers, in bytes.
     fn payload_max_bytes(&self) -> usize;
@@ -210,4 +208,24 @@ pub trait Backend: Send + Sync {
 
     /// What only the backend can count.
     fn stats(&self) -> BackendStats;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_found_by_who_has_not_heard_of_it_and_as_long_as_it_is_one_of_the_latest() {
+        let mut complaints = Complaints::default();
+        complaints.add("no a".to_owned());
+        assert_eq!(complaints.after(0, "a"), Some("no a"));
+        assert_eq!((complaints.after(0, "b"), complaints.after(1, "a")), (None, None));
+        let before = complaints.count();
+        for _ in 1..Complaints::KEPT {
+            complaints.add("no b".to_owned());
+        }
+        assert_eq!((complaints.after(0, "a"), complaints.after(before, "b")), (Some("no a"), Some("no b")));
+        complaints.add("no c".to_owned());
+        assert_eq!((complaints.after(0, "a"), complaints.after(before, "c")), (None, Some("no c")));
+    }
 }

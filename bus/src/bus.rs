@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 pub use subscription::{Delivery, Subscription};
 
 use crate::auth::{ANSWER_BYTES_MAX, Asked, Credentials, MessageError, QUESTION_BYTES_MAX};
-use crate::backend::{Backend, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
+use crate::backend::{Backend, Complaints, ConnectionState, Incoming, Outgoing, Registration, Sink};
 use crate::codec::CodecError;
 use crate::error::BusError;
 use crate::inproc::{InProcess, InProcessOptions};
@@ -51,12 +51,20 @@ pub struct SubscribeOptions {
     /// Payload and headers of the largest message that makes sense here, in bytes. A larger one arrives empty: its receiver counts the
     /// nonsense, and nothing of it waits or is looked at. Default: no such limit but the bus's.
     pub message_bytes_max: usize,
+    /// What whoever waits for an answer to a message that is dropped is answered, unless too much waits for the socket already. Default:
+    /// nothing, so that he waits until his deadline.
+    pub when_full: Option<Message>,
 }
 
 impl Default for SubscribeOptions {
     fn default() -> Self {
-        let capacity_bytes = 4 * 1024 * 1024;
-        Self { queue: None, capacity_messages: 8192, capacity_bytes, message_bytes_max: usize::MAX }
+        Self {
+            queue: None,
+            capacity_messages: 8192,
+            capacity_bytes: 4 * 1024 * 1024,
+            message_bytes_max: usize::MAX,
+            when_full: None,
+        }
     }
 }
 
@@ -330,21 +338,6 @@ impl Bus {
         Ok(Subscription { bus: self.clone(), receiver, sink, _registration: registration })
     }
 
-    /// Offers a service: its endpoints' requests arrive in one subscription, and servers that can list services do.
-    ///
-    /// # Errors
-    /// As [`subscribe`](Self::subscribe).
-    pub async fn serve(&self, service: ServiceInfo, capacity_messages: usize) -> Result<Subscription, BusError> {
-        check_token(&service.name)?;
-        for endpoint in &service.endpoints {
-            check_token(&endpoint.name)?;
-            check_token(&endpoint.queue)?;
-        }
-        let (sink, receiver) = self.bounded(&SubscribeOptions { capacity_messages, ..SubscribeOptions::default() });
-        let registration = self.inner.backend.serve(service, sink.clone()).await?;
-        Ok(Subscription { bus: self.clone(), receiver, sink, _registration: registration })
-    }
-
     fn bounded(&self, options: &SubscribeOptions) -> (Arc<Bounded>, mpsc::Receiver<Incoming>) {
         let (sender, receiver) = mpsc::channel(options.capacity_messages.max(1));
         let sink = Bounded {
@@ -354,6 +347,7 @@ impl Bus {
             message_bytes_max: options.message_bytes_max,
             dropped: AtomicU64::new(0),
             counters: self.inner.counters.clone(),
+            when_full: options.when_full.clone().map(|answer| (answer, Arc::downgrade(&self.inner.backend))),
         };
         (Arc::new(sink), receiver)
     }
@@ -370,11 +364,17 @@ impl Bus {
     /// Asks and waits for one answer.
     ///
     /// # Errors
-    /// `NoResponders` at once when nobody subscribes to `subject`, `TimedOut` after `deadline`; as
-    /// [`publish`](Self::publish) otherwise.
+    /// `NoResponders` at once when nobody subscribes to `subject`, `Denied` at once when the server says that we may not publish there,
+    /// `TimedOut` after `deadline`; as [`publish`](Self::publish) otherwise.
     pub async fn request(&self, subject: Subject, message: Message, deadline: Duration) -> Result<Message, BusError> {
-        let mut asking = self.begin(subject, message, (1, usize::MAX)).await?;
-        let answer = asking.next(Instant::now() + deadline).await?;
+        let complaints = self.inner.backend.complaints();
+        let denied = denied(complaints, &subject);
+        let mut asking = self.begin(subject.clone(), message, (1, usize::MAX)).await?;
+        let answer = tokio::select! {
+            biased;
+            answer = asking.next(Instant::now() + deadline) => answer?,
+            reason = denied => return Err(BusError::Denied { subject: subject.to_string(), reason }),
+        };
         answer.ok_or_else(|| asking.timed_out(deadline))
     }
 
@@ -448,6 +448,11 @@ impl Bus {
         self.inner.backend.drain(FLUSH_DEADLINE).await
     }
 
+    /// Whether the server asks whoever connects who it is; `None`: nobody else can connect to this bus.
+    pub fn asks_who_connects(&self) -> Option<bool> {
+        self.inner.backend.asks_who_connects()
+    }
+
     /// Largest payload with headers, in bytes; what the server says.
     pub fn payload_max_bytes(&self) -> usize {
         self.inner.backend.payload_max_bytes()
@@ -490,6 +495,25 @@ impl Bus {
             refused_full: of(&counters.refused_full),
             backend: self.inner.backend.stats(),
         }
+    }
+}
+
+/// Waits until the server complains, from now on, that nothing may be published on a subject; its words.
+fn denied(
+    complaints: Option<watch::Receiver<Complaints>>,
+    subject: &Subject,
+) -> impl Future<Output = String> + Send + use<> {
+    let so_far = complaints.as_ref().map_or(0, |complaints| complaints.borrow().count());
+    // As the server has it: `Permissions Violation for Publish to "a.b"`.
+    let text = format!("Publish to \"{subject}\"");
+    async move {
+        if let Some(mut complaints) = complaints {
+            let found = complaints.wait_for(|complaints| complaints.after(so_far, &text).is_some()).await;
+            if let Some(words) = found.ok().and_then(|found| found.after(so_far, &text).map(str::to_owned)) {
+                return words;
+            }
+        }
+        std::future::pending().await
     }
 }
 

@@ -13,7 +13,7 @@
 //! | too large a message, a bad name: refused before sending, with size and limit | `limits` |
 //! | a full subscriber drops its newest message, counts it, and harms nobody else | `full` |
 //! | [`Bus::drain`] sends what is queued, ends subscriptions after their last message, then all says `Closed` | `closing` |
-//! | a service is asked like anybody, and `nats micro ls` lists it | `service` |
+//! | a question about services reaches everybody who offers some | `service` |
 //! | what a [stream](streams) acknowledged is there, once, in one order; conditions fence; limits refuse | `streams` |
 //! | a [durable consumer](streams::Consumer) gets a record until it has acknowledged it | `consumers` |
 //! | a [key](kv) changes only at the revision that its writer saw; watchers see values, then changes; keys expire | `kv` |
@@ -65,13 +65,13 @@ pub mod streams;
 pub mod subject;
 
 pub use auth::{Credentials, Denied, Role, Speaker};
-pub use backend::{BackendStats, ConnectionState, ServiceEndpoint, ServiceInfo};
+pub use backend::{BackendStats, ConnectionState};
 pub use bus::{Bus, BusStats, Delivery, FLUSH_DEADLINE, RequestMany, SubscribeOptions, Subscription};
 pub use codec::CodecError;
 pub use error::BusError;
 pub use inproc::InProcessOptions;
 pub use message::{Headers, Message};
-pub use nats::NatsOptions;
+pub use nats::{NatsOptions, context_path, context_secrets};
 pub use pace::Pace;
 pub use refusals::Refusals;
-pub use subject::{Address, JobChannel, Pattern, Subject, SubjectError, Subjects};
+pub use subject::{Address, JobChannel, Pattern, SERVICES, Subject, SubjectError, Subjects};

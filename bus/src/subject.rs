@@ -18,6 +18,9 @@
 //! | `exo.v1.<cluster>.kv.<bucket>.<key>`             | writers of a [bucket](crate::kv) | watchers of the bucket |
 //! | `exo.v1.<cluster>.data.<node>.<rest>`            | only when NATS is the data path | |
 //!
+//! Beside these there is [`SERVICES`], the tree of NATS itself on which clients ask what services there are: the only one whose first token
+//! is no token of ours.
+//!
 //! What submitters say and what is said to them have tokens of their own, as permissions of a server cannot match a part of a
 //! name: so they can keep a submitter from speaking in a node's place.
 
@@ -43,6 +46,8 @@ fn place(role: Role) -> &'static str {
 
 /// The first token of all subjects of ours.
 pub(crate) const SCHEME: &str = "exo";
+/// The first token of the subjects on which clients of NATS ask what services there are.
+pub const SERVICES: &str = "$SRV";
 /// Longest subject or pattern, in bytes. NATS takes 4096 for a whole control line; names of ours are far shorter.
 pub const SUBJECT_BYTES_MAX: usize = 255;
 
@@ -97,6 +102,11 @@ pub fn check_token(token: &str) -> Result<(), SubjectError> {
     }
 }
 
+/// Checks a token of a subject; `index`: which one of it.
+fn check_token_at(index: usize, token: &str) -> Result<(), SubjectError> {
+    if index == 0 && token == SERVICES { Ok(()) } else { check_token(token) }
+}
+
 fn check_length(text: &str) -> Result<(), SubjectError> {
     if text.len() > SUBJECT_BYTES_MAX {
         return Err(SubjectError::TooLong { bytes: text.len() });
@@ -119,11 +129,11 @@ impl Subject {
     /// See [`SubjectError`]; wildcards are refused.
     pub fn parse(text: &str) -> Result<Self, SubjectError> {
         check_length(text)?;
-        for token in text.split('.') {
+        for (index, token) in text.split('.').enumerate() {
             match token {
                 "" => return Err(SubjectError::EmptyToken { subject: text.to_owned() }),
                 "*" | ">" => return Err(SubjectError::Wildcard { subject: text.to_owned() }),
-                token => check_token(token)?,
+                token => check_token_at(index, token)?,
             }
         }
         Ok(Self(text.into()))
@@ -153,7 +163,7 @@ impl Pattern {
     pub fn parse(text: &str) -> Result<Self, SubjectError> {
         check_length(text)?;
         let mut ended = false;
-        for token in text.split('.') {
+        for (index, token) in text.split('.').enumerate() {
             if ended {
                 return Err(SubjectError::Wildcard { subject: text.to_owned() });
             }
@@ -164,7 +174,7 @@ impl Pattern {
                 token if token.len() > 1 && token.contains(['*', '>']) => {
                     return Err(SubjectError::Wildcard { subject: text.to_owned() });
                 }
-                token => check_token(token)?,
+                token => check_token_at(index, token)?,
             }
         }
         Ok(Self(text.into()))
@@ -589,6 +599,18 @@ mod tests {
         check("a.>", "a.b.c", true);
         check("a.>", "a", false);
         check(">", "a", true);
+    }
+
+    #[test]
+    fn the_services_of_nats_are_the_only_tree_with_a_name_that_is_none_of_ours() {
+        let ping = Subject::parse("$SRV.PING").unwrap();
+        assert!(Pattern::parse("$SRV.>").unwrap().matches(&ping));
+        assert!(!Pattern::parse("exo.>").unwrap().matches(&ping));
+        for text in ["$SRV.$SRV", "a.$SRV", "$JS.API.INFO", "$SYS.>", "$SRVX.a", "$"] {
+            let refused = (Subject::parse(text).is_err(), Pattern::parse(text).is_err());
+            assert_eq!(refused, (true, true), "{text}");
+        }
+        assert!(check_token(SERVICES).is_err(), "no name of a node or a cluster is one");
     }
 
     #[test]

@@ -47,6 +47,7 @@ mod job;
 pub mod jobs;
 pub mod kernels;
 pub mod keyed;
+pub mod kinds;
 mod plan;
 pub mod records;
 pub mod rows;

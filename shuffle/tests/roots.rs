@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::registry::Roots;
+use exobus_actors::tenants::Tenants;
 use exobus_shuffle::files::generate_dir;
 use exobus_shuffle::jobs::RandomShuffle;
 use exobus_shuffle::jobs::sort::{CutsFrom, SortParams, sort};
@@ -27,7 +28,7 @@ impl World {
             generate_dir(&folder.path().join(name).join("in"), Mode::default(), 0, RECORDS, 2, 1).unwrap();
         }
         let mut options = NodeOptions::alone(1, 256 << 20);
-        options.roots = Roots::open(&[folder.path().join("allowed")]).unwrap();
+        options.tenants = Tenants::one(Roots::open(&[folder.path().join("allowed")]).unwrap());
         options.store.spill_dirs = vec![folder.path().join("spill")];
         Self { node: Node::start(options).unwrap(), folder }
     }

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use exobus_shuffle::{
-    jobs::{Aggregate, aggregate::Operation, sort::CutsFrom},
+    jobs::aggregate::{Delimiter, Operation},
     strategies::Strategy,
 };
 
 use exobus_tables::semantics::KeyColumn;
 
-use super::{PlaceArgs, TableReadArgs, TableWriteArgs, size};
+use super::{PlaceArgs, SettingArgs, TableReadArgs, TableWriteArgs, size};
 use crate::{
-    config::MemoryBudget,
-    exit::{Exit, Failure},
+    config::{MemoryBudget, Setting},
+    exit::Failure,
     report::Views,
 };
 
-/// Where a job runs, and with how much of it: what running and explaining take alike.
+/// Where a job runs, and with how much of it, and how its end is told.
 #[derive(Debug, Clone, Args)]
-pub struct SetupArgs {
+pub struct ProcessArgs {
     /// Memory per process, from 64MiB; the rest is spilled [default: 60% of what is available]. Not on a cluster: its nodes
     /// have their own
     #[arg(long, value_name = "SIZE")]
@@ -27,21 +27,29 @@ pub struct SetupArgs {
     /// Folder for spill files, may be repeated [default: /var/tmp]. Not on a cluster
     #[arg(long, value_name = "DIR")]
     pub spill: Vec<PathBuf>,
-    /// Number of output files [default: chosen from the input's size and the memory]
-    #[arg(long, visible_alias = "files", value_name = "R", value_parser = partitions)]
-    pub partitions: Option<u32>,
     /// Tasks that run at a time [default: two for each cpu]. Not on a cluster
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub executors: Option<u32>,
     /// Where it runs
     #[command(flatten)]
     pub place: PlaceArgs,
-    /// Read a folder that another job writes to, or has not finished, too: as far as it is there
-    #[arg(long)]
-    pub partial: bool,
     /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// What running and explaining a job over files take alike.
+#[derive(Debug, Clone, Args)]
+pub struct SetupArgs {
+    /// Number of output files [default: chosen from the input's size and the memory]
+    #[arg(long, visible_alias = "files", value_name = "R", value_parser = partitions)]
+    pub partitions: Option<u32>,
+    /// Read a folder that another job writes to, or has not finished, too: as far as it is there
+    #[arg(long)]
+    pub partial: bool,
+    /// Where it runs
+    #[command(flatten)]
+    pub process: ProcessArgs,
 }
 
 /// A number of output files, for an option of two names.
@@ -95,6 +103,68 @@ pub struct SortArgs {
     pub generate: Option<u64>,
 }
 
+/// `exobus submit`. Its `--set` is about the spec, so that keys of the configuration have another option here.
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("settings", |arg| arg.long("set-config").value_parser(Setting::parse_of_config)))]
+pub struct SubmitArgs {
+    /// The spec of the job, as TOML or JSON; \"-\": stdin. `exobus schema` prints what it may say, configs/jobs has examples. Paths in
+    /// it are seen from the folder that this command is run in
+    #[arg(value_name = "FILE")]
+    pub spec: PathBuf,
+    /// Say a field otherwise, or one of a table (params.size=7): the value as in TOML, or as a text where it is no such; may be
+    /// repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub set: Vec<(String, String)>,
+    /// What is done with it
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+/// `exobus run`
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// A program that nodes offer, with its version (own.squares@1) or without: the latest
+    pub program: String,
+    /// Its parameters, a file of JSON; \"-\": stdin [default: none]
+    #[arg(value_name = "FILE")]
+    pub params: Option<PathBuf>,
+    /// What is done with it
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+/// What is done with a spec.
+#[derive(Debug, Clone, Args)]
+pub struct HowArgs {
+    /// Only check the spec, and print as JSON what would run
+    #[arg(long)]
+    pub check: bool,
+    /// On a cluster: stay until the job is over, and say how it ended; else its id is printed
+    #[arg(long)]
+    pub wait: bool,
+    /// On a cluster: the same, with a view of how far it comes
+    #[arg(long)]
+    pub follow: bool,
+    /// Where it runs
+    #[command(flatten)]
+    pub process: ProcessArgs,
+    /// Files that show what the job did
+    #[command(flatten)]
+    pub views: ViewArgs,
+}
+
+/// `exobus schema`
+#[derive(Debug, Clone, Args)]
+pub struct SchemaArgs {
+    /// The kind [default: all of them]; program: those of the registry
+    pub kind: Option<String>,
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let found = text.split_once('=').map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
+    found.filter(|(key, _)| !key.is_empty()).ok_or_else(|| "expected KEY=VALUE, such as partitions=7".to_owned())
+}
+
 /// `exobus resume`
 #[derive(Debug, Clone, Args)]
 pub struct ResumeArgs {
@@ -121,6 +191,9 @@ pub struct ResumeArgs {
     /// Configuration with the [node] to use, instead of what the process had that began it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Single keys
+    #[command(flatten)]
+    pub settings: SettingArgs,
     /// Print the result, or the list, as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
@@ -174,30 +247,11 @@ pub struct ColumnArgs {
     #[arg(long, value_enum, value_name = "OPS", value_delimiter = ',', default_value = "sum,count,min,max")]
     pub ops: Vec<OperationName>,
     /// What stands between fields
-    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
-    pub delimiter: u8,
+    #[arg(long, value_name = "CHARACTER", default_value_t)]
+    pub delimiter: Delimiter,
     /// The first record of each file names its columns
     #[arg(long)]
     pub header: bool,
-}
-
-impl ColumnArgs {
-    /// The job that does it.
-    ///
-    /// # Errors
-    /// Operations on values, and no column of values.
-    pub fn job(&self) -> Result<Aggregate, Failure> {
-        let operations: Vec<Operation> = self.ops.iter().map(|name| name.operation()).collect();
-        let on_values = operations.iter().find(|operation| **operation != Operation::Count);
-        if let Some(operation) = on_values
-            && self.value.is_none()
-        {
-            let text = format!("--ops {} needs --value, the column of the values", operation.name());
-            return Err(Failure::text(Exit::Usage, text));
-        }
-        let value = self.value.clone().filter(|_| on_values.is_some());
-        Ok(Aggregate { key: self.key.clone(), value, operations, delimiter: self.delimiter, header: self.header })
-    }
 }
 
 /// `exobus explain`
@@ -324,16 +378,6 @@ impl OperationName {
     }
 }
 
-/// One byte that is no part of quotes and line ends; `\\t` is a tab.
-fn delimiter(text: &str) -> Result<u8, String> {
-    match text.as_bytes() {
-        b"\\t" => Ok(b'\t'),
-        [b'"' | b'\r' | b'\n'] => Err("quotes and line ends have a meaning already".into()),
-        [byte] if byte.is_ascii() => Ok(*byte),
-        _ => Err("expected one ASCII character, or \\t".into()),
-    }
-}
-
 /// Files that show what a job did; the same for every command that runs a job.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ViewArgs {
@@ -365,16 +409,6 @@ pub enum CutsName {
     Sampled,
     /// At even distances in the space of keys: for keys that are spread evenly, or parts that must hold the same keys always
     Uniform,
-}
-
-impl CutsName {
-    /// What a sort is told.
-    pub fn source(self) -> CutsFrom {
-        match self {
-            Self::Sampled => CutsFrom::Sampled,
-            Self::Uniform => CutsFrom::Uniform,
-        }
-    }
 }
 
 /// Strategies that `--strategy` knows.
@@ -424,14 +458,6 @@ mod tests {
         for name in StrategyName::value_variants() {
             let written = name.to_possible_value().unwrap().get_name().to_owned();
             assert_eq!(name.strategy().map_or("auto", Strategy::name), written);
-        }
-    }
-
-    #[test]
-    fn delimiters_are_one_character() {
-        assert_eq!((delimiter(";"), delimiter("\t"), delimiter("\\t")), (Ok(b';'), Ok(b'\t'), Ok(b'\t')));
-        for wrong in ["", ";;", "\"", "\n", "\u{e9}"] {
-            assert!(delimiter(wrong).is_err(), "{wrong:?}");
         }
     }
 }

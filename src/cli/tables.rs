@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use exobus_tables::{
     expression::Expression,
-    jobs::{FileSize, WriteOptions, dedupe::Keep},
+    jobs::dedupe::Keep,
     reading::ReadOptions,
     semantics::KeyColumn,
     sinks::{Compression, OutputFormat},
@@ -87,19 +87,6 @@ pub struct TableWriteArgs {
 }
 
 impl TableWriteArgs {
-    /// As jobs take it; so many files, or files of so many rows, where that is said.
-    pub fn options(&self, files: Option<u32>, rows_per_file: Option<u64>) -> WriteOptions {
-        let default = WriteOptions::default();
-        let size = files.map(FileSize::Count).or(rows_per_file.map(FileSize::Rows));
-        WriteOptions {
-            format: self.format,
-            compression: self.compression,
-            group_rows: self.row_group_rows,
-            file_size: size.or(self.file_bytes.map(FileSize::Bytes)).unwrap_or(default.file_size),
-            verify: self.verify,
-        }
-    }
-
     /// An option that was given and asks for more than files of records, by its name.
     pub fn given(&self) -> Option<&'static str> {
         let names = [

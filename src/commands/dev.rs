@@ -2,6 +2,7 @@
 
 mod children;
 mod nats_server;
+mod secure;
 
 use std::{
     ffi::OsStr,
@@ -16,12 +17,14 @@ use self::children::{Children, Happening};
 use crate::{
     cli::DevArgs,
     commands::{config::make_token, node::READY},
-    config::MemoryBudget,
+    config::{MemoryBudget, Setting},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     machine,
     temporary::Temporary,
 };
+
+use self::secure::Secured;
 
 /// The configuration of the server, the one that is shipped for one machine.
 const NATS_CONFIG: &str = include_str!("../../configs/nats/local.conf");
@@ -38,6 +41,7 @@ const STOP: Duration = Duration::from_secs(12);
 
 /// Runs until Ctrl-C, or until a process ends that is not started again.
 pub fn run(args: &DevArgs) -> Result<Exit, Failure> {
+    args.set.iter().try_for_each(of_each_node)?;
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
     let server = nats_server::find(args.nats_server.as_deref()).or_exit(Exit::Usage)?;
     let folder =
@@ -57,17 +61,38 @@ pub fn run(args: &DevArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut Children) -> Result<(), Failure> {
-    let Some(port) = start_nats(args, server, folder, children)? else { return Ok(()) };
-    let url = format!("nats://127.0.0.1:{port}");
+/// Whether a key may be said of all nodes: what is not of [node], and their names, this command says itself.
+fn of_each_node(setting: &Setting) -> Result<(), Failure> {
+    setting.check().or_exit(Exit::Usage)?;
+    match setting.path.starts_with("node.") && setting.path != "node.name" {
+        true => Ok(()),
+        false => {
+            let text = "exobus dev says it itself; keys of [node] but its name can be said of all nodes";
+            Err(Failure::text(Exit::Usage, format!("{} {}: {text}", setting.option, setting.path)))
+        }
+    }
+}
 
+fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut Children) -> Result<(), Failure> {
     let names: Vec<String> = (1..=args.nodes).map(|number| format!("n{number}")).collect();
+    let secured = match args.secure {
+        true => Some(Secured::prepare(folder, &names, &args.roots).or_exit(Exit::InputOutput)?),
+        false => None,
+    };
+    let Some(port) = start_nats(args, server, folder, secured.as_ref(), children)? else { return Ok(()) };
+    let url = match &secured {
+        Some(_) => format!("tls://localhost:{port}"),
+        None => format!("nats://127.0.0.1:{port}"),
+    };
+
     let program = std::env::current_exe().or_exit(Exit::InputOutput)?;
     // The first one lends the slots of all, as long as it lives: it is the first candidate that there is.
     for together in [&names[..1], &names[1..]] {
         for name in together {
-            let config = write_node_config(args, folder, name, &url)?;
-            let node: [&OsStr; 3] = ["node".as_ref(), "--config".as_ref(), config.as_os_str()];
+            let config = write_node_config(args, folder, name, &url, secured.as_ref())?;
+            let set: Vec<String> = args.set.iter().map(|setting| format!("--set={setting}")).collect();
+            let mut node: Vec<&OsStr> = vec!["node".as_ref(), "--config".as_ref(), config.as_os_str()];
+            node.extend(set.iter().map(|set| OsStr::new(set.as_str())));
             // One that cannot even start would not the next time.
             children.start(name, &program, &node, OnLoss::End)?;
         }
@@ -77,14 +102,31 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
     }
 
     children.on_loss_of(&names, args.on_loss);
-    let client = write_client_config(folder, &url)?;
+    let client = write_client_config(folder, &url, secured.as_ref())?;
     let client = client.display();
+    let sort = match &secured {
+        None => format!("exobus sort --config {client} --generate 1GB"),
+        Some(secured) => {
+            let data = secured.data().display();
+            format!(
+                "exobus generate --size 1GB {data}/in\n            exobus sort --config {client} {data}/in --output {data}/out"
+            )
+        }
+    };
+    let (job, whoever) = match &secured {
+        None => (
+            format!("nats --server {url} req exo.v1.local.api.default.submit \"$(cat job.toml)\""),
+            "Any account of this machine may hand in jobs, which read and write what these processes can.\n",
+        ),
+        Some(_) => (format!("exobus submit job.toml --config {client}"), ""),
+    };
     say(&format!(
         "{} node{} ready at {url}\n\
-         \n  sort      exobus sort --config {client} --generate 1GB\
+         \n  sort      {sort}\
          \n  bench     exobus bench tasks --config {client}\
+         \n  job       {job}\
          \n  files     {}\
-         \n\nCtrl-C stops everything.",
+         \n\n{whoever}Ctrl-C stops everything.",
         names.len(),
         if names.len() == 1 { " is" } else { "s are" },
         folder.display(),
@@ -116,10 +158,19 @@ fn are_ready(names: &[String], children: &mut Children) -> Result<bool, Failure>
 }
 
 /// Starts the server; its port, or nothing when interrupted.
-fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Children) -> Result<Option<u16>, Failure> {
+fn start_nats(
+    args: &DevArgs,
+    server: &Path,
+    folder: &Path,
+    secured: Option<&Secured>,
+    children: &mut Children,
+) -> Result<Option<u16>, Failure> {
     let config = folder.join("nats.conf");
-    let store = format!("{:?}", folder.join("nats"));
-    fs::write(&config, NATS_CONFIG.replace(NATS_STORE, &store)).or_exit(Exit::InputOutput)?;
+    let text = match secured {
+        None => NATS_CONFIG.replace(NATS_STORE, &format!("{:?}", folder.join("nats"))),
+        Some(secured) => secured.server_config().or_exit(Exit::InputOutput)?,
+    };
+    fs::write(&config, text).or_exit(Exit::InputOutput)?;
     let port = match args.port {
         // What the server calls "any free port".
         Some(0) => "-1".to_owned(),
@@ -148,18 +199,31 @@ fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Child
     }
 }
 
-fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str) -> Result<PathBuf, Failure> {
+fn write_node_config(
+    args: &DevArgs,
+    folder: &Path,
+    name: &str,
+    url: &str,
+    secured: Option<&Secured>,
+) -> Result<PathBuf, Failure> {
     let share = machine::available_memory_bytes() / u64::from(args.nodes);
     let memory = args.memory.unwrap_or(MemoryBudget::Percent(60).bytes(share));
     let executors = args.executors.unwrap_or((machine::executors() / args.nodes).max(1));
-    let (token, submitters) = (token(folder, "nodes.token")?, token(folder, SUBMITTERS_TOKEN)?);
+    let token = token(folder, "nodes.token")?;
+    let (cluster, security) = match secured {
+        Some(secured) => {
+            let submitters = self::token(folder, SUBMITTERS_TOKEN)?;
+            let security = secured.security_lines(name);
+            (secured.cluster_lines("node", name), format!("submitters_token_file = {submitters:?}\n{security}"))
+        }
+        None => (String::new(), ANYBODY.to_owned()),
+    };
     // Debug of a text is a TOML string, as long as there are no control characters in a path.
     let text = format!(
         "# Made by `exobus dev`.\n\
-         [cluster]\nnats_url = {url:?}\n\n\
+         [cluster]\nnats_url = {url:?}\n{cluster}\n\
          [node]\nname = {name:?}\nmemory = \"{memory}\"\nexecutors = {executors}\nscheduler = true\nspill_dirs = [{:?}]\n\n\
-         [security]\ntoken_file = {token:?}\nsubmitters_token_file = {submitters:?}\n\
-         # Who can read the submitters' token can read what these processes can.\ninsecure_any_path = true\n",
+         [security]\ntoken_file = {token:?}\n{security}",
         folder.join("spill"),
     );
     let path = folder.join(format!("{name}.toml"));
@@ -167,18 +231,28 @@ fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str) -> Re
     Ok(path)
 }
 
+const SUBMITTERS_TOKEN: &str = "submitters.token";
+
+/// What a cluster says of its security that is not `--secure`.
+const ANYBODY: &str = "\
+# Any account of this machine may hand in jobs, and its jobs read and write what these processes can.
+submitters = \"none\"
+insecure_any_path = true
+";
+
 /// What a client needs.
-fn write_client_config(folder: &Path, url: &str) -> Result<PathBuf, Failure> {
-    let text = format!(
-        "# Made by `exobus dev`.\n[cluster]\nnats_url = {url:?}\n\n[security]\nsubmitters_token_file = {:?}\n",
-        token(folder, SUBMITTERS_TOKEN)?,
-    );
+fn write_client_config(folder: &Path, url: &str, secured: Option<&Secured>) -> Result<PathBuf, Failure> {
+    let mut text = format!("# Made by `exobus dev`.\n[cluster]\nnats_url = {url:?}\n");
+    if let Some(secured) = secured {
+        let (cluster, security) = (secured.cluster_lines("submitter", "submitter"), secured.client_security_lines());
+        let submitters = token(folder, SUBMITTERS_TOKEN)?;
+        text.push_str(&format!("{cluster}\n[security]\nsubmitters_token_file = {submitters:?}\n{security}"));
+        secured.write_contexts(url).or_exit(Exit::InputOutput)?;
+    }
     let path = folder.join("client.toml");
     fs::write(&path, text).or_exit(Exit::InputOutput)?;
     Ok(path)
 }
-
-const SUBMITTERS_TOKEN: &str = "submitters.token";
 
 /// A token in the folder; made when it is not there.
 fn token(folder: &Path, name: &str) -> Result<PathBuf, Failure> {

@@ -9,15 +9,18 @@ use std::{
     sync::Arc,
 };
 
-use exobus_actors::client::{Client, ClientError};
+use exobus_actors::client::{Client, ClientError, ClientOptions};
+use exobus_actors::ids::JobId;
 use exobus_actors::joining::takes_as_node;
 use exobus_actors::node::{NodeError, memory::store_bytes};
+use exobus_actors::task::Resources;
 use exobus_bus::{Bus, BusError, Subjects, streams::Usage};
 
 use rustix::{
     fs::{MemfdFlags, OFlags, ftruncate, memfd_create, statfs, statvfs},
     process::{Resource, getrlimit},
 };
+use serde_json::{Value, json};
 
 use crate::{
     cli::DoctorArgs,
@@ -151,7 +154,7 @@ fn cluster_findings(config: &NodeConfig) -> Result<Vec<Finding>, Failure> {
             Ok(connected) => connected,
             Err(failure) => return Ok(vec![finding("nats", Verdict::Bad, failure.to_string())]),
         };
-        let (bus, clock, deadline) = (options.bus.clone(), Arc::clone(&options.clock), options.deadline);
+        let (bus, clock) = (options.bus.clone(), Arc::clone(&options.clock));
         for _ in 0..PINGS {
             bus.flush().await.or_exit(Exit::Unreachable)?;
         }
@@ -163,32 +166,41 @@ fn cluster_findings(config: &NodeConfig) -> Result<Vec<Finding>, Failure> {
         findings.push(streams(bus.stream_usage().await));
 
         findings.extend(nodes_token(config, &bus, &options.subjects).await?);
-        let listed = match Client::connect(options).await {
-            Ok(client) => {
-                let nodes = client.nodes(deadline).await;
-                client.close().await;
-                nodes
-            }
-            Err(error) => Err(error),
-        };
-        match listed {
-            Err(ClientError::NoScheduler(NodeError::Denied(denied))) => {
-                findings.push(finding("token", Verdict::Bad, denied.to_string()));
-            }
+        match look_at_nodes(options).await {
             Err(error) => {
                 findings.push(finding("cluster", Verdict::Bad, Failure::new(Exit::Unreachable, error).to_string()))
             }
-            Ok(nodes) => findings.extend(nodes.iter().map(|node| {
-                let (spec, memory) = (&node.spec, size(node.spec.memory_bytes));
-                let text = format!("{}: {}, {memory} for objects, {} leases", spec.node, spec.resources, node.leases);
-                match node.up {
-                    true => finding("node", Verdict::Good, text),
-                    false => finding("node", Verdict::Warning, format!("{text}, but it is down")),
-                }
-            })),
+            Ok((denied, nodes)) => {
+                findings.extend(denied.map(|denied| finding("token", Verdict::Bad, denied)));
+                findings.extend(nodes.iter().map(node_finding));
+            }
         }
         Ok(findings)
     })
+}
+
+/// Why the cluster takes no jobs of ours, if it does not, and its nodes.
+async fn look_at_nodes(options: ClientOptions) -> Result<(Option<String>, Vec<Value>), ClientError> {
+    let client = Client::connect(options).await?;
+    // No job has this id: what is found out is whether who asks may ask that.
+    let asked = client.cancel(JobId::from_u128(0)).await;
+    let denied = match asked {
+        Err(ClientError::Refused(refused)) if refused.code == "unauthorized" => Some(refused.message),
+        _ => None,
+    };
+    let told: Value = client.ask("nodes", &json!({})).await?;
+    Ok((denied, told["nodes"].as_array().cloned().unwrap_or_default()))
+}
+
+fn node_finding(node: &Value) -> Finding {
+    let name = node["node"].as_str().unwrap_or("?");
+    let memory = size(node["memory_bytes"].as_u64().unwrap_or(0));
+    let resources: Resources = serde_json::from_value(node["resources"].clone()).unwrap_or_default();
+    let text = format!("{name}: {resources}, {memory} for objects, {} leases", node["leases"]);
+    match node["up"].as_bool() {
+        Some(true) => finding("node", Verdict::Good, text),
+        _ => finding("node", Verdict::Warning, format!("{text}, but it is down")),
+    }
 }
 
 /// Whether the cluster would take a node with this configuration, where it is one of a node. Nobody there to tell is found elsewhere.

@@ -1,179 +1,51 @@
 //! `exobus explain`: what a job would do, and why.
 
 use std::io::Write;
-use std::path::PathBuf;
 
-use exobus_actors::{futures::Futures, task::JobError};
-use exobus_files::{FileError, Location};
+use exobus_actors::spec::Spec;
 use exobus_shuffle::{
     Sizes,
-    files::{InputFile, list_files, list_inputs},
-    jobs::{RandomShuffle, WordCount, sort},
-    keyed::{self, Registered},
     strategies::auto::{Estimate, Explained},
 };
-use exobus_tables::jobs::{
-    Rewrite,
-    convert::{self, ConvertTable, ExplainedConvert},
-    dedupe::{self, DedupeTable, Keep},
-    shuffle::{self, ShuffleTable},
-    sort::{self as sort_table, SortTable},
-};
+use exobus_tables::jobs::convert::ExplainedConvert;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{
-    generate::failure as file_failure,
-    session::Session,
-    sort::Way,
-    tables::{check_inputs, is_shuffled_raw, key_of_dedupe},
-};
+use super::{planned, session::Session};
 use crate::{
-    cli::{
-        ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs, ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs,
-        ExplainWhat,
-    },
+    cli::{ExplainArgs, SetupArgs},
     exit::{Exit, Failure, OrExit},
     report::{bytes, count},
 };
 
-/// What a job would do.
-enum Told {
-    Shuffle(Explained),
-    Convert(ExplainedConvert),
-}
-
 /// Prints it.
 pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
-    let (files, told) = match &args.what {
-        ExplainWhat::Sort(args) => (&args.table.files, Told::Shuffle(explain_any_sort(args)?)),
-        ExplainWhat::Wordcount(files) => (files, Told::Shuffle(explain_keyed(files, list_files, WordCount {})?)),
-        ExplainWhat::Aggregate(args) => {
-            (&args.files, Told::Shuffle(explain_keyed(&args.files, list_files, args.columns.job()?)?))
-        }
-        ExplainWhat::Shuffle(args) => (&args.table.files, Told::Shuffle(explain_shuffle(args)?)),
-        ExplainWhat::Dedupe(args) => (&args.table.files, Told::Shuffle(explain_dedupe(args)?)),
-        ExplainWhat::Convert(args) => (&args.table.files, Told::Convert(explain_convert(args)?)),
-    };
-    let text = match (files.setup.json, &told) {
-        (true, Told::Shuffle(explained)) => json(explained)?,
-        (true, Told::Convert(explained)) => json(explained)?,
-        (false, Told::Shuffle(explained)) => for_people(explained),
-        (false, Told::Convert(explained)) => convert_for_people(explained),
+    let (mut spec, setup) = args.spec();
+    let session = Session::without_views(&setup.process)?;
+    spec.make_absolute().or_exit(Exit::InputOutput)?;
+    let text = match &*spec.kind {
+        "convert" => told(session, &spec, setup, convert_for_people)?,
+        _ => told(session, &spec, setup, for_people)?,
     };
     // A closed stdout is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(Exit::Success)
 }
 
-fn json(explained: &impl Serialize) -> Result<String, Failure> {
-    Ok(format!("{}\n", serde_json::to_string(explained).or_exit(Exit::InputOutput)?))
-}
-
-fn explain_any_sort(args: &ExplainSortArgs) -> Result<Explained, Failure> {
-    let ExplainSortArgs { key, table } = args;
-    let ExplainTableArgs { read, write, files } = table;
-    match Way::of(key, (&files.input, files.setup.partial), (read, write))? {
-        Way::Raw => explain_sort(files),
-        Way::Table(key) => {
-            let job = |table| SortTable { table, key };
-            explain_table((table, None), "table.explain", job, async |futures, params| {
-                sort_table::explain(futures, params).await
-            })
-        }
-    }
-}
-
-fn explain_shuffle(args: &ExplainRowsArgs) -> Result<Explained, Failure> {
-    let ExplainRowsArgs { rows_per_file, table } = args;
-    let ExplainTableArgs { read, write, files } = table;
-    // Which order it is changes nothing about the work.
-    if is_shuffled_raw((&files.input, files.setup.partial), (read, write), *rows_per_file) {
-        return explain_keyed(files, list_inputs, RandomShuffle { seed: 0 });
-    }
-    let job = |table| ShuffleTable { table, seed: 0 };
-    explain_table((table, *rows_per_file), "table.shuffle.explain", job, async |futures, params| {
-        shuffle::explain(futures, params).await
-    })
-}
-
-fn explain_dedupe(args: &ExplainDedupeArgs) -> Result<Explained, Failure> {
-    let ExplainDedupeArgs { key, order_by, table } = args;
-    let files = &table.files;
-    let key = key_of_dedupe(key, (&files.input, files.setup.partial), &table.read)?;
-    // So does which row of a key stays.
-    let job = |table| DedupeTable { table, key, keep: Keep::default(), order_by: order_by.clone() };
-    explain_table((table, None), "table.dedupe.explain", job, async |futures, params| {
-        dedupe::explain(futures, params).await
-    })
-}
-
-fn explain_convert(args: &ExplainRowsArgs) -> Result<ExplainedConvert, Failure> {
-    let ExplainRowsArgs { rows_per_file, table } = args;
-    let job = |table| ConvertTable { table };
-    explain_table((table, *rows_per_file), "table.convert.explain", job, async |futures, params| {
-        convert::explain(futures, params).await
-    })
-}
-
-fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
-    let session = Session::without_views(&args.setup)?;
-    let (partitions, partial) = (args.setup.partitions, args.setup.partial);
-    let params = sort::ExplainParams {
-        inputs: inputs(&session, args, |inputs, partial| list_inputs(inputs, partial).map(drop))?,
-        partitions,
-        partial,
+/// What a program says that a job would do.
+fn told<R: Serialize + DeserializeOwned + 'static>(
+    session: Session,
+    spec: &Spec,
+    setup: &SetupArgs,
+    for_people: fn(&R) -> String,
+) -> Result<String, Failure> {
+    let explained: R = match session.on_cluster() {
+        true => session.hand_in(spec, true)?.0.decoded::<R>()?.report,
+        false => session.run(&planned::plan(spec, Spec::explain, setup.partial)?)?.report,
     };
-    Ok(session.run("sort.explain", None, params, async |futures, params| sort::explain(futures, params).await)?.report)
-}
-
-/// Asks a program what a job over the table of these arguments would do.
-fn explain_table<J, R>(
-    (table, rows_per_file): (&ExplainTableArgs, Option<u64>),
-    name: &str,
-    job: impl FnOnce(Rewrite) -> J,
-    program: impl AsyncFnOnce(Futures, J) -> Result<R, JobError> + Send + 'static,
-) -> Result<R, Failure>
-where
-    J: Serialize + Send + 'static,
-    R: Serialize + DeserializeOwned + 'static,
-{
-    let ExplainTableArgs { read, write, files } = table;
-    let session = Session::without_views(&files.setup)?;
-    let (partitions, partial) = (files.setup.partitions, files.setup.partial);
-    let (reading, writing) = (read.options(), write.options(partitions, rows_per_file));
-    let table = Rewrite::new(inputs(&session, files, check_inputs)?, PathBuf::new());
-    let params = job(Rewrite { reading, writing, partial, ..table });
-    Ok(session.run(name, None, params, program)?.report)
-}
-
-fn explain_keyed<J: Registered>(
-    args: &ExplainFilesArgs,
-    list: fn(&[PathBuf], bool) -> Result<Vec<InputFile>, FileError>,
-    job: J,
-) -> Result<Explained, Failure> {
-    let session = Session::without_views(&args.setup)?;
-    let (partitions, partial) = (args.setup.partitions, args.setup.partial);
-    let params = keyed::ExplainParams {
-        inputs: inputs(&session, args, |inputs, partial| list(inputs, partial).map(drop))?,
-        partitions,
-        partial,
-        job,
-    };
-    let name = format!("{}.explain", J::NAME);
-    Ok(session.run(&name, None, params, async |futures, params| keyed::explain(futures, params).await)?.report)
-}
-
-/// The input as nodes find it. What is wrong with it is said here, unless only the nodes of a cluster can see it.
-fn inputs(
-    session: &Session,
-    args: &ExplainFilesArgs,
-    look: impl FnOnce(&[PathBuf], bool) -> Result<(), FileError>,
-) -> Result<Vec<PathBuf>, Failure> {
-    if !session.on_cluster() {
-        look(&args.input, args.setup.partial).map_err(file_failure)?;
+    match setup.process.json {
+        true => Ok(format!("{}\n", serde_json::to_string(&explained).or_exit(Exit::InputOutput)?)),
+        false => Ok(for_people(&explained)),
     }
-    let absolute = |path| Location::from(path).absolute().map(|location| location.to_path_buf());
-    args.input.iter().map(absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)
 }
 
 fn convert_for_people(explained: &ExplainedConvert) -> String {

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use exobus_actors::{
-    client::{ClientError, ClientOptions, list_jobs},
+    client::{Client, ClientError},
     ids::JobId,
     printing::{Printed, subject},
+    protocol::job::JobState,
 };
 use exobus_bus::{Delivery, SubscribeOptions, codec};
 use tokio::time::{interval, sleep};
 
 use super::{
     client_failure,
-    jobs::{SCHEDULER_DEADLINE, find, print, with_bus},
+    jobs::{find, print, with_client},
 };
 use crate::{
     cli::LookArgs,
@@ -28,10 +29,9 @@ const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// Prints what the job of these digits prints, until it is over.
 pub(super) fn follow(digits: &str, args: &LookArgs) -> Result<Exit, Failure> {
-    with_bus(args, async |options| {
-        let jobs = list_jobs(&options, SCHEDULER_DEADLINE).await.map_err(client_failure)?.jobs;
-        let info = find(&jobs, digits)?;
-        let subject = subject(&options.subjects, &info.tenant, info.job).or_exit(Exit::Usage)?;
+    with_client(args, "logs", async |client| {
+        let (job, options) = (find(client, digits).await?, client.options());
+        let subject = subject(&options.subjects, &options.tenant, job).or_exit(Exit::Usage)?;
         let waits = SubscribeOptions { capacity_bytes: WAITING_BYTES_MAX, ..SubscribeOptions::default() };
         let heard = options.bus.subscribe(subject.into(), waits).await;
         let mut heard = heard.map_err(|error| client_failure(ClientError::Bus(error)))?;
@@ -44,7 +44,7 @@ pub(super) fn follow(digits: &str, args: &LookArgs) -> Result<Exit, Failure> {
                     None => return Err(Failure::text(Exit::Unreachable, "the connection to the cluster was closed")),
                 },
                 _ = looks.tick() => {
-                    if is_over(&options, info.job).await {
+                    if is_over(client, job).await {
                         break;
                     }
                 }
@@ -61,10 +61,11 @@ pub(super) fn follow(digits: &str, args: &LookArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// Whether the Scheduler knows it no more; one that does not answer says nothing.
-async fn is_over(options: &ClientOptions, job: JobId) -> bool {
-    let list = list_jobs(options, SCHEDULER_DEADLINE).await;
-    list.is_ok_and(|list| list.more == 0 && list.jobs.iter().all(|info| info.job != job))
+/// Whether it is; a cluster that does not answer says nothing.
+async fn is_over(client: &Client, job: JobId) -> bool {
+    let status = client.status(job).await.ok();
+    let state = status.as_ref().and_then(JobState::of_answer);
+    state.is_some_and(JobState::is_over)
 }
 
 fn show(delivery: &Delivery, json: bool) {

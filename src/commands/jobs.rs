@@ -1,146 +1,232 @@
-//! `exobus jobs` and `exobus job <id> why`: how it stands with the jobs of a cluster.
+//! `exobus jobs` and `exobus job <id> ...`: how it stands with the jobs of a cluster, and ending them.
 
 use std::{io::Write, time::Duration};
 
 use exobus_actors::{
-    client::{Client, ClientError, ClientOptions, list_jobs},
-    protocol::owner::{LogUse, Standing, Why},
-    protocol::scheduler::JobInfo,
-    scheduler::JobList,
+    client::{Client, ClientError},
+    event::Event,
+    ids::JobId,
+    protocol::job::JobState,
+    task::JobError,
 };
-use exobus_bus::BusError;
 use exobus_store::{Clock, SystemClock};
-use futures::future::join_all;
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{client_failure, job_logs::follow};
+use super::{client_failure, job_failure, job_logs::follow, job_timeline::draw};
 use crate::{
-    cli::{JobQueryArgs, JobQuestion, LookArgs},
+    cli::{JobQueryArgs, JobQuestion, JobsArgs, LookArgs},
     cluster,
     config::units::size,
     exit::{Exit, Failure, OrExit},
-    report::duration,
+    interrupt::Interrupt,
+    report::{Reporter, Style, Views, duration},
 };
 
-/// How long the Scheduler may take.
-pub(super) const SCHEDULER_DEADLINE: Duration = Duration::from_secs(10);
-/// How long an Owner may take to say how it stands with its job.
-const OWNER_DEADLINE: Duration = Duration::from_secs(3);
-/// How long it may take when it asks its nodes, each of which has two seconds.
-const WHY_DEADLINE: Duration = Duration::from_secs(8);
+/// Jobs in a page.
+const PAGE: u32 = 50;
 
-/// How it stands with a job.
-#[derive(Debug, Serialize)]
-struct Row {
-    job: String,
-    tenant: String,
-    /// `running`, `quiet`, `stalled`, `program`, `ending`; `silent` where its Owner does not answer, `lost` where its node
-    /// has died. `working` (it has slots) and `waiting` to who may not ask Owners.
-    state: &'static str,
-    /// For how long it has been in this state, where that is known, milliseconds.
-    for_ms: Option<u64>,
-    /// When it was submitted, milliseconds since 1970; the id tells.
-    submitted_unix_ms: u64,
-    home: Option<String>,
-    slots: u64,
-    wanted_slots: u64,
-    /// Why it has no more slots.
-    wait: Option<String>,
-}
-
-/// Lists them. Their Owners say how it stands with them, to who may talk to nodes.
-pub fn list(args: &LookArgs) -> Result<Exit, Failure> {
-    with_bus(args, async |options| {
-        let JobList { jobs, more } = list_jobs(&options, SCHEDULER_DEADLINE).await.map_err(client_failure)?;
-        let client = match jobs.is_empty() {
-            true => None,
-            false => match Client::connect(options).await {
-                Ok(client) => Some(client),
-                Err(ClientError::Bus(BusError::Denied { .. })) => None,
-                Err(error) => return Err(client_failure(error)),
-            },
-        };
-        let rows = match &client {
-            Some(client) => {
-                let asked = jobs.iter().map(async |info| match &info.home {
-                    Some(home) => client.why(info.job, home, false, OWNER_DEADLINE).await.ok(),
-                    None => None,
-                });
-                let whys = join_all(asked).await;
-                jobs.iter().zip(&whys).map(|(info, why)| row(info, why.as_ref())).collect()
+/// Lists them.
+pub fn list(args: &JobsArgs) -> Result<Exit, Failure> {
+    with_client(&args.look, "jobs", async |client| {
+        let (mut jobs, mut next) = (Vec::new(), Value::Null);
+        loop {
+            let limit = (args.limit - jobs.len() as u32).min(PAGE);
+            let mut request = json!({ "all": args.all, "limit": limit, "state": args.state });
+            if !next.is_null() {
+                request["next"] = next.clone();
             }
-            None => jobs.iter().map(unasked).collect::<Vec<_>>(),
-        };
-        match args.json {
-            true => print(&json!({ "jobs": rows, "more": more }).to_string()),
-            false => print(&table(&rows, SystemClock::new().unix_ms())),
+            let page: Value = client.ask("list", &request).await.map_err(client_failure)?;
+            jobs.extend(page["jobs"].as_array().cloned().unwrap_or_default());
+            next = page["next"].clone();
+            if next.is_null() || jobs.len() >= args.limit as usize {
+                break;
+            }
         }
-        if more > 0 {
-            eprintln!("{more} more jobs are not listed");
+        match args.look.json {
+            true => print(&json!({ "jobs": jobs, "next": next }).to_string()),
+            false => print(&table(&jobs, SystemClock::new().unix_ms())),
         }
-        if let Some(client) = client {
-            client.close().await;
+        if !next.is_null() {
+            eprintln!("there are more; --limit {} shows as many", u64::from(args.limit) * 10);
         }
         Ok(Exit::Success)
     })
 }
 
-/// Answers a question about one of them.
+/// Answers a question about one of them, or ends it.
 pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
-    let look = match &args.question {
-        JobQuestion::Why(look) => look,
+    let (verb, look) = match &args.question {
+        JobQuestion::Status(look) => ("status", look),
+        JobQuestion::Why(look) => ("why", look),
+        JobQuestion::Cancel(look) => ("cancel", look),
+        JobQuestion::Result(look) => return result(&args.job, look),
         JobQuestion::Logs(look) => return follow(&args.job, look),
+        JobQuestion::Watch(look) => return watch(&args.job, look),
+        JobQuestion::Events(look) => return events(&args.job, look),
+        JobQuestion::Timeline(asked) => return draw(&args.job, asked),
     };
-    with_client(look, async |client| {
-        let jobs = client.jobs(SCHEDULER_DEADLINE).await.map_err(client_failure)?;
-        let info = find(&jobs, &args.job)?;
-        let why = match &info.home {
-            Some(home) => {
-                let why = client.why(info.job, home, true, WHY_DEADLINE).await;
-                why.map_err(|error| format!("its Owner on {home} does not answer: {error}"))
-            }
-            None => Err("the node that hosted it has died".to_owned()),
-        };
-        let chains = match &why {
-            Ok(why) => why.chains.clone(),
-            Err(error) => vec![vec![error.clone()]],
-        };
-        let row = row(info, why.as_ref().ok());
-        match look.json {
-            true => {
-                let mut value = serde_json::to_value(&row).or_exit(Exit::InputOutput)?;
-                value["chains"] = json!(chains);
-                let why = why.ok();
-                value["moved"] = json!(why.as_ref().map(|why| why.moved));
-                value["log"] = json!(why.and_then(|why| why.log));
-                print(&value.to_string());
-            }
-            false => print(&told(&row, &chains, why.ok().and_then(|why| why.log).as_ref())),
+    with_client(look, "job", async |client| {
+        let told: Value = client.ask(verb, &json!({ "job": args.job })).await.map_err(client_failure)?;
+        match (look.json, verb) {
+            (true, _) => print(&told.to_string()),
+            (false, "why") => print(&why(&told)),
+            (false, "cancel") => print(&format!("job {}: {}", text(&told["job"]), text(&told["state"]))),
+            (false, _) => print(&status(&told)),
         }
         Ok(Exit::Success)
     })
 }
 
-fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
-    with_bus(args, async |options| {
-        let client = Client::connect(options).await.map_err(client_failure)?;
-        let outcome = work(&client).await;
-        client.close().await;
-        outcome
+/// Prints what the program of a job returned; where it failed, this ends as it does for who waited for it.
+fn result(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
+    with_client(look, "job", async |client| {
+        let job = find(client, digits).await?;
+        let told: Value = match client.ask("value", &json!({ "job": job.to_string() })).await {
+            Ok(told) => told,
+            Err(refused @ ClientError::Refused(_)) => match client.end(job).await.map(|end| end.result) {
+                Ok(Err(error)) => return Err(job_failure(error)),
+                _ => return Err(client_failure(refused)),
+            },
+            Err(error) => return Err(client_failure(error)),
+        };
+        print(&match look.json {
+            true => told.to_string(),
+            false => serde_json::to_string_pretty(&told["value"]).or_exit(Exit::InputOutput)?,
+        });
+        Ok(Exit::Success)
     })
 }
 
-pub(super) fn with_bus(
+/// Shows how far a job comes, until it is over.
+fn watch(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
+    with_client(look, "job", async |client| {
+        let job = find(client, digits).await?;
+        wait_for(client, job, look.json, true).await
+    })
+}
+
+/// Hands a spec in. Its job is named, or waited for: `wait` says whether with a view of how far it comes.
+pub(super) fn hand_in(look: &LookArgs, spec: &[u8], wait: Option<bool>) -> Result<Exit, Failure> {
+    with_client(look, "submit", async |client| {
+        let standing = client.submit(spec).await.map_err(client_failure)?;
+        let Some(shown) = wait else {
+            let text = format!("job {}: {}", standing.job, standing.state);
+            print(&if look.json { serde_json::to_string(&standing).or_exit(Exit::InputOutput)? } else { text });
+            return Ok(Exit::Success);
+        };
+        let strange = |_| client_failure(ClientError::Strange("a job without an id".into()));
+        let job = standing.job.parse().map_err(strange)?;
+        eprintln!("job {job}");
+        wait_for(client, job, look.json, shown).await
+    })
+}
+
+/// Waits until a job is over, and prints how it ended; Ctrl-C leaves it alone.
+async fn wait_for(client: &Client, job: JobId, json: bool, shown: bool) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+    let reporter = shown.then(|| Reporter::start(Style::of_stderr(), Views::default())).transpose();
+    let reporter = reporter.or_exit(Exit::InputOutput)?;
+    let events = reporter.as_ref().map(Reporter::sink);
+    let tell = |event| events.iter().for_each(|events| events.emit(Event::clone(&event)));
+    let ended = tokio::select! {
+        biased;
+        () = interrupt.wait() => None,
+        ended = client.follow(job, tell, std::future::pending()) => Some(ended),
+    };
+    reporter.map_or(Ok(()), |reporter| reporter.finish().1)?;
+    let Some(ended) = ended else { return Ok(Exit::Interrupted) };
+    let end = ended.map_err(client_failure)?;
+    let state = client.status(job).await.map_err(client_failure)?;
+    print(&if json { state.to_string() } else { status(&state) });
+    match end.result {
+        Ok(_) => Ok(Exit::Success),
+        Err(JobError::Cancelled) => Ok(Exit::JobFailed),
+        Err(error) => Err(job_failure(error)),
+    }
+}
+
+/// Prints what happens to a job, until it is over.
+fn events(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
+    with_client(look, "job", async |client| {
+        let hearing = Hearing { follow: true, from_first: false };
+        hearing.hear(client, digits, &mut show_events).await.map_err(client_failure)?;
+        Ok(Exit::Success)
+    })
+}
+
+fn show_events(status: &Value) {
+    let skipped = skipped(status);
+    if skipped > 0 {
+        print(&json!({ "skipped": skipped, "progress": status["progress"] }).to_string());
+    }
+    for event in status["events"].as_array().into_iter().flatten() {
+        print(&event.to_string());
+    }
+}
+
+/// How many events are not there any more, as an answer says.
+pub(super) fn skipped(status: &Value) -> u64 {
+    status["skipped"].as_u64().unwrap_or(0)
+}
+
+/// How somebody hears of the events of a job.
+pub(super) struct Hearing {
+    /// Until it is over; else until there are no more now.
+    pub(super) follow: bool,
+    /// Where some are not there any more: go on with the first that is; else with what happens next.
+    pub(super) from_first: bool,
+}
+
+impl Hearing {
+    /// Asks, and has each answer taken. Whether the job is over then, and all that there was of it has been heard.
+    pub(super) async fn hear(
+        &self,
+        client: &Client,
+        digits: &str,
+        take: &mut impl FnMut(&Value),
+    ) -> Result<bool, ClientError> {
+        let job = id_of(client, digits).await?;
+        let wait = if self.follow { Duration::from_secs(2) } else { Duration::ZERO };
+        let mut after = 0;
+        loop {
+            let status = client.changed("events", job, after, wait).await?;
+            take(&status);
+            let is_over = JobState::of_answer(&status).is_some_and(JobState::is_over);
+            let Some(last) = status["last"].as_u64() else {
+                // Nobody tells of it.
+                if is_over || !self.follow {
+                    return Ok(is_over);
+                }
+                continue;
+            };
+            if let (Some(first), true) = (status["first"].as_u64(), self.from_first) {
+                after = first - 1;
+                continue;
+            }
+            after = last;
+            if is_over && status["over"].as_bool().unwrap_or(true) {
+                return Ok(true);
+            }
+            if !self.follow && status["events"].as_array().is_none_or(Vec::is_empty) {
+                return Ok(is_over);
+            }
+        }
+    }
+}
+
+/// Does something with a client of the cluster.
+pub(super) fn with_client(
     args: &LookArgs,
-    work: impl AsyncFnOnce(ClientOptions) -> Result<Exit, Failure>,
+    command: &str,
+    work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let config = cluster::config(&args.place)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
-        let options = cluster::connect_client(&config, "jobs").await?;
+        let options = cluster::connect_client(&config, command).await?;
         let bus = options.bus.clone();
-        let outcome = work(options).await;
+        let client = Client::connect(options).await.map_err(client_failure)?;
+        let outcome = work(&client).await;
         // What is lost with the connection now nobody waits for.
         let _ = bus.drain().await;
         outcome
@@ -148,110 +234,92 @@ pub(super) fn with_bus(
 }
 
 /// The job whose id begins with these digits.
-pub(super) fn find<'a>(jobs: &'a [JobInfo], digits: &str) -> Result<&'a JobInfo, Failure> {
-    let mut like = jobs.iter().filter(|info| info.job.to_string().starts_with(digits));
-    match (like.next(), like.next()) {
-        (Some(info), None) => Ok(info),
-        (Some(_), Some(_)) => {
-            Err(Failure::text(Exit::Usage, format!("several jobs begin with {digits}; `exobus jobs` lists them")))
-        }
-        (None, _) => {
-            let text = format!(
-                "no job {digits} in the cluster: it is over, or was never there; `exobus jobs` lists those that are"
-            );
-            Err(Failure::text(Exit::Usage, text))
-        }
-    }
+pub(super) async fn find(client: &Client, digits: &str) -> Result<JobId, Failure> {
+    id_of(client, digits).await.map_err(client_failure)
 }
 
-/// `why`: what its Owner says, `None` where it says nothing.
-fn row(info: &JobInfo, why: Option<&Why>) -> Row {
-    let (state, for_ms) = match why {
-        Some(why) => (standing(why.standing), Some(why.still_ms)),
-        None if info.home.is_none() => ("lost", None),
-        None => ("silent", None),
-    };
-    Row {
-        job: info.job.to_string(),
-        tenant: info.tenant.to_string(),
-        state,
-        // Of what moves nobody needs to know for how many milliseconds it has not.
-        for_ms: for_ms.filter(|_| state != "running"),
-        submitted_unix_ms: info.job.made_unix_ms(),
-        home: info.home.as_ref().map(ToString::to_string),
-        slots: info.slots,
-        wanted_slots: info.wanted_slots,
-        wait: info.wait.as_ref().map(|wait| wait.reason.clone()),
-    }
+async fn id_of(client: &Client, digits: &str) -> Result<JobId, ClientError> {
+    let status: Value = client.ask("status", &json!({ "job": digits })).await?;
+    let strange = || ClientError::Strange("a job without an id".into());
+    status["job"].as_str().and_then(|job| job.parse().ok()).ok_or_else(strange)
 }
 
-/// A job whose Owner may not be asked.
-fn unasked(info: &JobInfo) -> Row {
-    let state = match (&info.home, info.slots) {
-        (None, _) => "lost",
-        (Some(_), 0) => "waiting",
-        (Some(_), _) => "working",
-    };
-    Row { state, ..row(info, None) }
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
 }
 
-fn standing(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Running => "running",
-        Standing::Quiet => "quiet",
-        Standing::Stalled => "stalled",
-        Standing::Program => "program",
-        Standing::Ending => "ending",
-    }
-}
-
-fn state(row: &Row) -> String {
-    let lasts = row.for_ms.map(|ms| format!(" for {}", duration(Duration::from_millis(ms))));
-    let words = match row.state {
-        "program" => "its program is busy",
-        other => other,
-    };
-    format!("{words}{}", lasts.unwrap_or_default())
+/// When a job was accepted, milliseconds since 1970; its id tells.
+fn made_unix_ms(job: &Value) -> u64 {
+    job["job"].as_str().and_then(|id| id.parse::<JobId>().ok()).map_or(0, JobId::made_unix_ms)
 }
 
 /// One line for each job.
-fn table(rows: &[Row], now_unix_ms: u64) -> String {
-    if rows.is_empty() {
+fn table(jobs: &[Value], now_unix_ms: u64) -> String {
+    if jobs.is_empty() {
         return "no jobs".to_owned();
     }
-    let line = |row: &Row| {
-        let age = Duration::from_millis(now_unix_ms.saturating_sub(row.submitted_unix_ms));
-        let home = row.home.as_ref().map(|home| format!(" on {home}"));
-        let wait = row.wait.as_ref().map(|wait| format!(": {wait}"));
-        format!(
-            "{}  {}{}, submitted {} ago, {} of {} slots{}",
-            row.job,
-            state(row),
-            home.unwrap_or_default(),
-            duration(age),
-            row.slots,
-            row.wanted_slots,
-            wait.unwrap_or_default()
-        )
+    let line = |job: &Value| {
+        let age = Duration::from_millis(now_unix_ms.saturating_sub(made_unix_ms(job)));
+        let name = job["name"].as_str().map(|name| format!(" {name:?}")).unwrap_or_default();
+        let host = job["host"].as_str().map(|host| format!(" on {host}")).unwrap_or_default();
+        let error = job["error"]["message"].as_str().map(|error| format!(": {error}")).unwrap_or_default();
+        let (id, kind, state) = (text(&job["job"]), text(&job["kind"]), text(&job["state"]));
+        format!("{id}  {state:<10} {kind}{name}{host}, submitted {} ago{error}", duration(age))
     };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    jobs.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// How it stands with a job, a fact a line.
+fn status(told: &Value) -> String {
+    let mut lines = vec![format!("job {}: {}", text(&told["job"]), text(&told["state"]))];
+    let mut add = |name: &str, value: Option<String>| lines.extend(value.map(|value| format!("  {name:<10} {value}")));
+    let word = |name: &str| told[name].as_str().map(str::to_owned);
+    add("kind", word("kind"));
+    add("name", word("name"));
+    add("by", word("who"));
+    add("host", word("host"));
+    add("accepted", word("accepted_at"));
+    add("started", word("started_at"));
+    add("ended", word("ended_at"));
+    add("waits for", told["jobs_before"].as_u64().map(|before| format!("its turn; {before} jobs come before it")));
+    add("waits for", word("waiting"));
+    let progress = &told["progress"];
+    add("tasks", progress["tasks"].as_u64().map(|all| format!("{} of {all} done", progress["tasks_done"])));
+    let used = &told["used"];
+    let bytes = |name: &str| size(used[name].as_u64().unwrap_or(0));
+    let nodes = used["nodes"].as_u64().filter(|nodes| *nodes > 0);
+    add(
+        "used",
+        nodes.map(|nodes| {
+            format!("{nodes} nodes, {} spilled, {} moved", bytes("spilled_bytes"), bytes("received_bytes"))
+        }),
+    );
+    add("error", told["error"]["message"].as_str().map(str::to_owned));
+    lines.join("\n")
 }
 
 /// How it stands with a job, then each chain, a link a line, and what its log takes.
-fn told(row: &Row, chains: &[Vec<String>], log: Option<&LogUse>) -> String {
-    let mut text = format!("job {}: {}", row.job, state(row));
-    for chain in chains {
-        for (depth, link) in chain.iter().enumerate() {
+fn why(told: &Value) -> String {
+    let still = told["still_ms"].as_u64().map(|ms| duration(Duration::from_millis(ms)));
+    let words = match told["standing"].as_str() {
+        Some("Program") => Some("its program is busy".to_owned()),
+        Some("Running") | None => None,
+        Some(standing) => Some(standing.to_ascii_lowercase()),
+    };
+    let standing = words.map(|words| format!(", {words} for {}", still.unwrap_or_default())).unwrap_or_default();
+    let mut lines = vec![format!("job {}: {}{standing}", text(&told["job"]), text(&told["state"]))];
+    for chain in told["chains"].as_array().into_iter().flatten() {
+        for (depth, link) in chain.as_array().into_iter().flatten().enumerate() {
             let arrow = if depth == 0 { "" } else { "<- " };
-            text.push_str(&format!("\n{:1$}{arrow}{link}", "", 2 + 2 * depth));
+            lines.push(format!("{:1$}{arrow}{2}", "", 2 + 2 * depth, text(link)));
         }
     }
-    if let Some(LogUse { bytes, quota_bytes, cut }) = log {
-        let cut = cut.as_ref().map(|cut| format!("; it cannot be taken up again: {cut}"));
-        let (used, quota) = (size(*bytes), size(*quota_bytes));
-        text.push_str(&format!("\n  its log has {used} of {quota}{}", cut.unwrap_or_default()));
+    let log = &told["log"];
+    if let (Some(bytes), Some(quota)) = (log["bytes"].as_u64(), log["quota_bytes"].as_u64()) {
+        let cut = log["cut"].as_str().map(|cut| format!("; it cannot be taken up again: {cut}")).unwrap_or_default();
+        lines.push(format!("  its log has {} of {}{cut}", size(bytes), size(quota)));
     }
-    text
+    lines.join("\n")
 }
 
 pub(super) fn print(text: &str) {
@@ -261,55 +329,27 @@ pub(super) fn print(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use exobus_actors::{
-        ids::{JobId, NodeId},
-        protocol::owner::Moved,
-        protocol::scheduler::Wait,
-        task::Resources,
-    };
-
     use super::*;
 
     const MADE_MS: u64 = 1_800_000_000_000;
 
-    fn info(number: u128, home: Option<&str>) -> JobInfo {
-        JobInfo {
-            job: JobId::from_u128(u128::from(MADE_MS) << 80 | number),
-            tenant: "default".into(),
-            home: home.map(NodeId::new),
-            wanted_slots: 8,
-            slots: 2,
-            resources: Resources::cpu(2000),
-            share_milli: 500,
-            wait: Some(Wait { reason: "has 2 of 8 slots of 1 cpu; the cluster has no more".into(), never: None }),
-        }
-    }
-
-    fn why(standing: Standing, still_ms: u64) -> Why {
-        let chains = vec![vec!["job waits for sort.merge (3 of 40 tasks)".into(), "it runs there".into()]];
-        Why { job: info(1, None).job, standing, still_ms, moved: Moved::default(), chains, log: None }
+    fn job(number: u128) -> String {
+        JobId::from_u128(u128::from(MADE_MS) << 80 | number).to_string()
     }
 
     #[test]
     fn each_job_has_a_line_that_says_how_it_stands() {
-        let (alive, dead) = (info(1, Some("n2")), info(2, None));
-        let stalled = why(Standing::Stalled, 72_000);
-        let rows = [
-            row(&alive, Some(&stalled)),
-            row(&alive, Some(&why(Standing::Running, 400))),
-            row(&alive, None),
-            row(&dead, None),
+        let jobs = [
+            json!({ "job": job(1), "state": "running", "kind": "sort", "host": "n2", "name": "nightly" }),
+            json!({ "job": job(2), "state": "failed", "kind": "sort", "error": { "message": "no such file" } }),
         ];
-        let text = table(&rows, MADE_MS + 90_000);
+        let text = table(&jobs, MADE_MS + 90_000);
         let lines: Vec<_> = text.lines().map(|line| line.split_once("  ").unwrap().1).collect();
-        let rest = "submitted 90.0 s ago, 2 of 8 slots: has 2 of 8 slots of 1 cpu; the cluster has no more";
         assert_eq!(
             lines,
             [
-                format!("stalled for 72.0 s on n2, {rest}"),
-                format!("running on n2, {rest}"),
-                format!("silent on n2, {rest}"),
-                format!("lost, {rest}"),
+                "running    sort \"nightly\" on n2, submitted 90.0 s ago",
+                "failed     sort, submitted 90.0 s ago: no such file"
             ]
         );
         assert_eq!(table(&[], 0), "no jobs");
@@ -317,30 +357,29 @@ mod tests {
 
     #[test]
     fn a_chain_is_written_a_link_a_line() {
-        let why = why(Standing::Program, 72_000);
-        let row = row(&info(1, Some("n2")), Some(&why));
-        let text = told(&row, &why.chains, None);
+        let mut told = json!({
+            "job": job(1), "state": "running", "standing": "Program", "still_ms": 72_000,
+            "chains": [["job waits for sort.merge (3 of 40 tasks)", "it runs there"]],
+        });
+        let text = why(&told);
         let (first, rest) = text.split_once('\n').unwrap();
-        assert!(first.ends_with(": its program is busy for 72.0 s"), "{first}");
+        assert!(first.ends_with(": running, its program is busy for 72.0 s"), "{first}");
         assert_eq!(rest, "  job waits for sort.merge (3 of 40 tasks)\n    <- it runs there");
-        let mut log = LogUse { bytes: 3 << 20, quota_bytes: 64 << 20, cut: None };
-        let last = |log: &LogUse| told(&row, &why.chains, Some(log)).lines().last().unwrap().to_owned();
-        assert_eq!(last(&log), "  its log has 3.0 MiB of 64.0 MiB");
-        log.cut = Some("it ended before the job did".into());
-        assert_eq!(
-            last(&log),
-            "  its log has 3.0 MiB of 64.0 MiB; it cannot be taken up again: it ended before the job did"
-        );
+        told["log"] = json!({ "bytes": 3 << 20, "quota_bytes": 64 << 20, "cut": "it ended before the job did" });
+        let expected = "  its log has 3.0 MiB of 64.0 MiB; it cannot be taken up again: it ended before the job did";
+        assert_eq!(why(&told).lines().last().unwrap(), expected);
     }
 
     #[test]
-    fn a_job_is_found_by_its_first_digits() {
-        let jobs = [info(1, None), info(2, None)];
-        assert_eq!(find(&jobs, &jobs[1].job.to_string()).unwrap().job, jobs[1].job);
-        for (digits, said) in [("01", "several"), ("fff", "no job fff in the cluster")] {
-            let failure = find(&jobs, digits).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.to_string().contains(said), "{failure}");
-        }
+    fn a_status_is_a_fact_a_line() {
+        let told = json!({
+            "job": job(1), "state": "queued", "kind": "sort", "jobs_before": 3,
+            "progress": { "tasks": 8, "tasks_done": 2 },
+        });
+        let told = status(&told);
+        let lines: Vec<_> = told.lines().skip(1).collect();
+        let expected =
+            ["  kind       sort", "  waits for  its turn; 3 jobs come before it", "  tasks      2 of 8 done"];
+        assert_eq!(lines, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The commands, one file each but for jobs over keyed rows. All return the exit code, or a [`Failure`](crate::exit::Failure) with one.
+//! The commands, one file each but for jobs over files. All return the exit code, or a [`Failure`](crate::exit::Failure) with one.
 
 pub mod bench;
 pub mod config;
@@ -9,9 +9,10 @@ pub mod explain;
 mod folders;
 pub mod generate;
 mod job_logs;
+mod job_timeline;
 pub mod jobs;
-pub mod keyed;
 pub mod node;
+mod planned;
 pub mod protocols;
 pub mod results;
 pub mod resume;
@@ -19,6 +20,7 @@ pub mod run_with_parent;
 mod session;
 pub mod show;
 pub mod sort;
+pub mod spec;
 mod submit;
 pub mod tables;
 pub mod validate;
@@ -28,18 +30,11 @@ pub(crate) use self::embedded::alone;
 
 use exobus_actors::{
     client::ClientError,
-    node::NodeError,
-    registry,
     task::{Fault, JobError},
 };
+use exobus_bus::BusError;
 
 use crate::exit::{Exit, Failure};
-
-/// Name and version of a program of that name, "sort@1", as this build runs it.
-fn program_key(name: &str) -> &'static str {
-    let found = registry::programs().iter().find(|(_, program)| program.name == name);
-    found.unwrap_or_else(|| panic!("no program is registered as {name}")).0
-}
 
 /// What a job that failed means for the shell.
 fn job_failure(error: JobError) -> Failure {
@@ -58,10 +53,17 @@ fn job_failure(error: JobError) -> Failure {
 /// What a cluster that does not do what is asked means for the shell.
 fn client_failure(error: ClientError) -> Failure {
     let exit = match &error {
-        ClientError::Refused(_) => Exit::JobFailed,
-        ClientError::NoScheduler(NodeError::Denied(_)) => Exit::Usage,
-        ClientError::NoScheduler(NodeError::NoScheduler { .. }) => Exit::Unreachable,
-        _ => Exit::Unreachable,
+        ClientError::Refused(refused) => match refused.code.as_str() {
+            "unavailable" | "no_scheduler" => Exit::Unreachable,
+            "unknown_function" | "unplaceable" => Exit::JobFailed,
+            _ => Exit::Usage,
+        },
+        ClientError::Denied { .. } | ClientError::Bus(BusError::TooLarge { .. } | BusError::Denied { .. }) => {
+            Exit::Usage
+        }
+        ClientError::Bus(_) | ClientError::Nobody { .. } | ClientError::HostSilent { .. } | ClientError::Strange(_) => {
+            Exit::Unreachable
+        }
     };
     Failure::new(exit, error)
 }

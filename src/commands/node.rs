@@ -7,12 +7,14 @@ use exobus_actors::{
     ids::NodeId,
     isolation::Isolation,
     joblog::LogsLink,
+    jobs::quotas::Quotas,
     membership::MembershipOptions,
     node::{ClusterOptions, Node, NodeError, NodeOptions, memory},
     printing::Secrets,
     random::{Random as _, SystemRandom},
     registry::Roots,
     task::Resources,
+    tenants::{DEFAULT_TENANT, Tenant, Tenants},
     transfer::network::RealNetwork,
 };
 use exobus_store::{RealDisk, StoreError, StoreOptions, SystemClock};
@@ -22,7 +24,7 @@ use crate::{
     allocator,
     cli::NodeArgs,
     cluster,
-    config::{NodeConfig, NodeSection, SecuritySection},
+    config::{NodeConfig, NodeSection, TenantSection},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     limits, machine,
@@ -40,11 +42,14 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
     let config = NodeConfig::load(args.config.as_deref(), &args.overrides()).or_exit(Exit::Usage)?;
     let name = NodeId::new(&config.node.name.clone().unwrap_or_else(made_up_name));
 
+    // What is wrong with it is said before anything is waited for.
+    let tls = config.node_tls(Arc::new(SystemClock::new())).or_exit(Exit::Usage)?;
     let runtime = cluster::runtime()?;
     let (clock, mut told) = (SystemClock::new(), None);
     let (node, bus) = loop {
         let connected = runtime.block_on(cluster::connect_patiently(&config, name.as_str(), &interrupt))?;
         let Some((bus, subjects)) = connected else { return Ok(Exit::Success) };
+        config.check_server(bus.asks_who_connects()).or_exit(Exit::Usage)?;
         let mut options = options(&config.node, name.clone())?;
         // One with a made-up name has another one next time.
         options.store.keep_files = config.node.name.is_some();
@@ -58,8 +63,9 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
                 join_deadline: cluster::join_deadline(&config.cluster),
             }),
             labels: config.node.labels.clone(),
-            roots: roots(&config.security)?,
+            tenants: tenants(&config)?,
             secrets: config.secrets().or_exit(Exit::Usage)?,
+            tls: tls.clone(),
             ..options
         };
         let interrupted = interrupt.clone();
@@ -98,12 +104,32 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// The folders that jobs are kept to.
-fn roots(section: &SecuritySection) -> Result<Roots, Failure> {
-    if section.roots.is_empty() {
-        info!("security.roots is not set: jobs may read and write all files that this process may");
+/// For whom jobs run, and what these may do.
+fn tenants(config: &NodeConfig) -> Result<Tenants, Failure> {
+    let open = |roots: &[PathBuf], of: &str| {
+        if roots.is_empty() {
+            info!("security.roots is not set: {of} may read and write all files that this process may");
+        }
+        Roots::open(roots).or_exit(Exit::Usage)
+    };
+    let NodeConfig { tenants, security, .. } = config;
+    if tenants.is_empty() {
+        let tenant = Tenant { roots: open(&security.roots, "jobs")?, ..Tenant::default() };
+        return Ok(Tenants::of([(DEFAULT_TENANT.into(), tenant)]));
     }
-    Roots::open(&section.roots).or_exit(Exit::Usage)
+    let tenant = |(name, section): (&String, &TenantSection)| {
+        let roots = if section.roots.is_empty() { &security.roots } else { &section.roots };
+        let roots = open(roots, &format!("jobs of tenant {name}"))?;
+        let quotas = Quotas {
+            jobs: section.jobs.map_or(Quotas::default().jobs, |jobs| jobs as usize),
+            jobs_running: section.jobs_running.map(|jobs| jobs as usize),
+            job_log_bytes: section.job_log,
+            job_stored_bytes: section.job_stored,
+            job_output_bytes: section.job_output,
+        };
+        Ok((Arc::from(name.as_str()), Tenant { roots, quotas }))
+    };
+    tenants.iter().map(tenant).collect::<Result<Vec<_>, Failure>>().map(Tenants::of)
 }
 
 /// The options of a node that are the same whether it is alone or in a cluster.
@@ -139,7 +165,7 @@ pub(super) fn options_within(section: &NodeSection, name: NodeId) -> Result<(Nod
         resources,
         labels: section.labels.clone(),
         functions: None,
-        roots: Roots::default(),
+        tenants: Tenants::default(),
         secrets: Secrets::default(),
         store: StoreOptions {
             memory_bytes: store_bytes,
@@ -156,6 +182,7 @@ pub(super) fn options_within(section: &NodeSection, name: NodeId) -> Result<(Nod
         compute: Arc::new(ComputeThreads),
         results_kept: section.results_kept.max(Duration::from_secs(1)),
         network: Arc::new(RealNetwork::new()),
+        tls: None,
     };
     Ok((options, memory_bytes))
 }

@@ -27,9 +27,6 @@ use crate::{
     report::duration,
 };
 
-/// Whose results: there is one tenant so far.
-const TENANT: &str = "default";
-
 /// Does what is asked of results.
 pub fn run(args: &ResultArgs) -> Result<Exit, Failure> {
     match &args.action {
@@ -50,10 +47,11 @@ fn with_client(
     work: impl AsyncFnOnce(ResultClient) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let config = cluster::config(&look.place)?;
+    let tls = config.client_tls(Arc::new(SystemClock::new())).or_exit(Exit::Usage)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
         let options = cluster::connect_client(&config, "result").await?;
-        let client = ResultClient::new(options.bus.clone(), options.subjects.clone(), TENANT);
+        let client = ResultClient::new(options.bus.clone(), options.subjects.clone(), &options.tenant).with_tls(tls);
         let outcome = work(client).await;
         // What is lost with the connection now nobody waits for.
         let _ = options.bus.drain().await;

@@ -6,21 +6,18 @@ use std::{
     time::Duration,
 };
 
-use exobus_actors::{ids::JobId, protocol::host::JobSpec, registry};
-use exobus_files::{Claim, OutputFolder, Standing};
-use exobus_shuffle::{
-    jobs::{Aggregate, RandomShuffle, WordCount, sort::SortParams},
-    keyed::{KeyedParams, Registered},
+use exobus_actors::{
+    ids::JobId,
+    protocol::host::JobSpec,
+    registry::{self, Program},
+    spec::Plan,
 };
+use exobus_files::{Claim, OutputFolder, Standing};
 use exobus_store::{Clock, SystemClock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use exobus_tables::jobs::{
-    TableJob, convert::ConvertTable, dedupe::DedupeTable, shuffle::ShuffleTable, sort::SortTable,
-};
-
-use super::{generate::failure as file_failure, keyed, session::Session, sort, tables};
+use super::{generate::failure as file_failure, planned, session::Session};
 use crate::{
     cli::ResumeArgs,
     exit::{Exit, Failure, OrExit},
@@ -72,7 +69,7 @@ impl Reads {
 
 impl Row {
     fn new(spec: &JobSpec, setup: &Setup) -> Self {
-        let program = name_of(&spec.program).to_owned();
+        let program = registry::name_of(&spec.program).to_owned();
         let text = |path: PathBuf| path.display().to_string();
         let (inputs, output) = match Reads::of(spec) {
             Some(Reads { inputs, output }) => (inputs.into_iter().map(text).collect(), Some(text(output))),
@@ -178,34 +175,14 @@ fn choose(args: &ResumeArgs, mut stopped: Vec<Stopped>, running: &[JobId]) -> Re
 
 /// Runs what the spec says.
 fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
-    let name = known(&stopped.spec)?.to_owned();
-    if name == "sort" {
-        let params: SortParams = params(&stopped.spec)?;
-        return sort::again(Session::again(args, stopped)?, params, args.json);
-    }
-    match name.as_str() {
-        SortTable::NAME => table_again::<SortTable>(args, stopped, tables::SORTED),
-        ShuffleTable::NAME => table_again::<ShuffleTable>(args, stopped, tables::SHUFFLED),
-        DedupeTable::NAME => table_again::<DedupeTable>(args, stopped, tables::DEDUPLICATED),
-        ConvertTable::NAME => table_again::<ConvertTable>(args, stopped, tables::CONVERTED),
-        WordCount::NAME => keyed_again::<WordCount>(args, stopped, keyed::COUNTED),
-        Aggregate::NAME => keyed_again::<Aggregate>(args, stopped, keyed::AGGREGATED),
-        RandomShuffle::NAME => keyed_again::<RandomShuffle>(args, stopped, keyed::SHUFFLED),
-        _ => Err(unknown(&stopped.spec)),
-    }
+    let program = known(&stopped.spec)?;
+    let plan = Plan::again(program, stopped.spec.params.clone()).or_exit(Exit::InputOutput)?;
+    planned::tell(Session::again(args, stopped)?, &plan, args.json, &planned::outputs(&plan.writes))
 }
 
-/// The name of a program without its version.
-fn name_of(program: &str) -> &str {
-    program.split_once('@').map_or(program, |(name, _)| name)
-}
-
-/// The name of the program of a job, which this build has in the version that the job was begun with: parameters are of a version.
-fn known(spec: &JobSpec) -> Result<&str, Failure> {
-    match registry::programs().contains_key(&spec.program) {
-        true => Ok(name_of(&spec.program)),
-        false => Err(unknown(spec)),
-    }
+/// The program of a job, which this build has in the version that the job was begun with: parameters are of a version.
+fn known(spec: &JobSpec) -> Result<&'static Program, Failure> {
+    registry::programs().get(&spec.program).copied().ok_or_else(|| unknown(spec))
 }
 
 /// Why a job of another build is not taken up.
@@ -218,24 +195,6 @@ fn unknown(spec: &JobSpec) -> Failure {
              version, or give the job up: exobus resume --drop {job}"
         ),
     )
-}
-
-fn table_again<J: TableJob>(
-    args: &ResumeArgs,
-    stopped: Stopped,
-    words: crate::report::TableWords,
-) -> Result<Exit, Failure> {
-    let params: J = params(&stopped.spec)?;
-    tables::again(Session::again(args, stopped)?, params, words, args.json)
-}
-
-fn keyed_again<J: Registered>(
-    args: &ResumeArgs,
-    stopped: Stopped,
-    words: crate::report::KeyedWords,
-) -> Result<Exit, Failure> {
-    let params: KeyedParams<J> = params(&stopped.spec)?;
-    keyed::again(Session::again(args, stopped)?, params, args.json, words)
 }
 
 fn params<P: DeserializeOwned>(spec: &JobSpec) -> Result<P, Failure> {
@@ -257,6 +216,8 @@ fn list(args: &ResumeArgs, rows: &[Row]) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use exobus_tables::jobs::{TableJob as _, sort::SortTable};
+
     use super::*;
 
     #[test]
@@ -265,10 +226,10 @@ mod tests {
             let table = SortTable::new(vec!["in".into()], "out".into(), Vec::new());
             JobSpec::of(JobId::new(), program, &table).unwrap()
         };
-        assert_eq!(known(&spec("table.sort@2")).unwrap(), SortTable::NAME);
+        assert_eq!(known(&spec("table.sort@2")).unwrap().name, SortTable::NAME);
         for other in ["table.sort@1", "table.sort@17", "table.sorted@2", "table.sort"] {
             let spec = spec(other);
-            let error = known(&spec).unwrap_err().to_string();
+            let error = known(&spec).err().unwrap().to_string();
             assert!(error.contains(&format!("runs {other}, ")) && error.contains("another version"), "{error}");
             assert!(error.ends_with(&format!("exobus resume --drop {}", spec.job)), "{error}");
             let Reads { inputs, output } = Reads::of(&spec).unwrap();
@@ -276,6 +237,6 @@ mod tests {
         }
         let sort = json!({ "inputs": ["in"], "output": "out" });
         let spec = JobSpec::of(JobId::new(), "sort@1", &sort).unwrap();
-        assert_eq!((known(&spec).unwrap(), Reads::of(&spec).unwrap().output), ("sort", PathBuf::from("out")));
+        assert_eq!((known(&spec).unwrap().name, Reads::of(&spec).unwrap().output), ("sort", PathBuf::from("out")));
     }
 }

@@ -1,11 +1,13 @@
 //! What all commands that run a job do alike: configuration, views, progress, interrupts, and where it runs.
 
-use std::path::Path;
-
+use bytes::Bytes;
 use exobus_actors::{
+    event::EventSink,
     futures::Futures,
     ids::JobId,
     protocol::host::{JobEnd, JobSpec},
+    registry,
+    spec::{Plan, Spec},
     task::JobError,
 };
 use exobus_files::OutputFolder;
@@ -15,12 +17,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     embedded,
     generate::{failure as file_failure, interrupted},
-    job_failure, program_key,
+    job_failure,
     resume::Stopped,
     submit::Submitted,
 };
 use crate::{
-    cli::{JobArgs, PlaceArgs, ResumeArgs, SetupArgs},
+    cli::{PlaceArgs, ProcessArgs, ResumeArgs, ViewArgs},
     cluster,
     config::{MemoryBudget, NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
@@ -71,16 +73,16 @@ pub(super) struct Ran<R> {
 
 impl Session {
     /// Looks at everything that does not depend on the job, before anything is made.
-    pub(super) fn open(args: &JobArgs) -> Result<Self, Failure> {
-        Self::with_views(&args.setup, || args.views.open())
+    pub(super) fn open(args: &ProcessArgs, views: &ViewArgs) -> Result<Self, Failure> {
+        Self::with_views(args, || views.open())
     }
 
     /// The same for a job that nobody needs to look at.
-    pub(super) fn without_views(args: &SetupArgs) -> Result<Self, Failure> {
+    pub(super) fn without_views(args: &ProcessArgs) -> Result<Self, Failure> {
         Self::with_views(args, || Ok(Views::default()))
     }
 
-    fn with_views(args: &SetupArgs, views: impl FnOnce() -> Result<Views, Failure>) -> Result<Self, Failure> {
+    fn with_views(args: &ProcessArgs, views: impl FnOnce() -> Result<Views, Failure>) -> Result<Self, Failure> {
         let process = Overrides {
             memory: args.memory,
             spill_dirs: args.spill.clone(),
@@ -93,14 +95,23 @@ impl Session {
     /// For a job that was not finished, and is taken up again in this process.
     pub(super) fn again(args: &ResumeArgs, Stopped { file, spec, setup }: Stopped) -> Result<Self, Failure> {
         // A configuration that is given now is meant for this process.
-        let setup = if args.config.is_some() { Setup::default() } else { setup };
+        let mut setup = if args.config.is_some() { Setup::default() } else { setup };
+        let said = &args.settings;
+        setup.memory_bytes = setup.memory_bytes.filter(|_| !said.names("node.memory"));
+        setup.spill_dirs.retain(|_| !said.names("node.spill_dirs"));
+        setup.executors = if said.names("node.executors") { 0 } else { setup.executors };
         let process = Overrides {
             memory: args.memory.or(setup.memory_bytes.map(MemoryBudget::Bytes)),
             spill_dirs: if args.spill.is_empty() { setup.spill_dirs } else { args.spill.clone() },
             executors: args.executors.or(Some(setup.executors).filter(|executors| *executors > 0)),
             ..Overrides::default()
         };
-        let place = PlaceArgs { config: args.config.clone(), local: true, ..PlaceArgs::default() };
+        let place = PlaceArgs {
+            config: args.config.clone(),
+            local: true,
+            settings: args.settings.clone(),
+            ..PlaceArgs::default()
+        };
         let logged = Logged::Again(file, Box::new(spec));
         Self::configured(&place, &process, || args.views.open(), logged)
     }
@@ -131,77 +142,93 @@ impl Session {
         &self.interrupt
     }
 
-    /// Runs the program of a name in this process or on the cluster; on the first Ctrl-C cancels it. `output`: the folder
-    /// that it writes to, if any.
-    pub(super) fn run<P, R>(
-        self,
-        name: &str,
-        output: Option<&Path>,
-        params: P,
-        program: impl AsyncFnOnce(Futures, P) -> Result<R, JobError> + Send + 'static,
-    ) -> Result<Ran<R>, Failure>
-    where
-        P: Serialize + Send + 'static,
-        R: Serialize + DeserializeOwned + 'static,
-    {
-        let Self { interrupt, config, views, on_cluster, look, logged } = self;
-        if interrupt.came() {
-            return Err(interrupted());
-        }
-        let clock = SystemClock::new();
-        let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
-        let began = clock.now();
-        let ran = if on_cluster {
-            let events = reporter.sink();
-            let submitted = Submitted { name, params: &params, look: &look, events: Some(&events) };
-            submitted.run(&config, &interrupt).and_then(|end| {
-                let decode = |bytes: &bytes::Bytes| rmp_serde::from_slice(bytes).or_exit(Exit::JobFailed);
-                let result = end.result.as_ref().map_err(Clone::clone).map(decode);
-                Ok((result.map_or_else(|error| Ok(Err(error)), |report| report.map(Ok))?, end))
-            })
-        } else {
+    /// Has the cluster run the job of a spec, or one that `explains` it; on the first Ctrl-C cancels it. Also the program that has run there.
+    pub(super) fn hand_in(self, spec: &Spec, explains: bool) -> Result<(Ran<Bytes>, String), Failure> {
+        let Self { interrupt, config, views, look, .. } = self;
+        let mut program = String::new();
+        let ran = ran(&interrupt, views, Some(&config.cluster.name), |events| {
+            let submitted = Submitted { config: &config, interrupt: &interrupt, look: &look, events: Some(&events) };
+            let (end, runs) = submitted.spec(spec, explains)?;
+            program = runs;
+            Ok((end.result.clone(), end))
+        })?;
+        Ok((ran, program))
+    }
+
+    /// Runs a plan in this process; on the first Ctrl-C cancels it.
+    pub(super) fn run<R: Serialize + DeserializeOwned + 'static>(self, plan: &Plan) -> Result<Ran<R>, Failure> {
+        let Self { interrupt, config, views, logged, .. } = self;
+        ran(&interrupt, views, None, |events| {
             let runtime = unfinished::runtime()?;
             let again = matches!(logged, Logged::Again(..));
             let (spec, file) = match logged {
                 Logged::Again(file, spec) => (*spec, Some(file)),
-                Logged::No => (local_spec(name, &params)?, None),
+                Logged::No => (local_spec(plan), None),
                 Logged::Anew => {
-                    let spec = local_spec(name, &params)?;
+                    let spec = local_spec(plan);
                     let file = JobFile::make(&runtime, spec.job, &setup(&config));
                     (spec, file)
                 }
             };
             let link = file.as_ref().map(JobFile::link).unwrap_or_default();
-            let folder = output.map(|output| OutputFolder::new(output, spec.job)).transpose().map_err(file_failure)?;
-            let program = async move |futures| program(futures, params).await;
-            let ran = embedded::run(&config.node, spec, link, program, Some(reporter.sink()), &interrupt);
+            let folders = plan.writes.iter().map(|folder| OutputFolder::new(folder, spec.job));
+            let folders: Vec<OutputFolder> = folders.collect::<Result<_, _>>().map_err(file_failure)?;
+            let program = program(plan)?;
+            let ran = embedded::run(&config.node, spec, link, program, Some(events), &interrupt);
             // A job that is over is not taken up again, however it ended; one that could not go on here may.
             let over = match &ran {
                 Ok((result, _)) => !matches!(result, Err(JobError::Runtime { .. })),
                 Err(_) => !again,
             };
-            if let (Some(folder), true, Ok((Err(_), _))) = (folder, over, &ran) {
-                // The job has given it back. A task that was under way then may have begun a file since, and has ended by now.
-                folder.withdraw(None).unwrap_or_else(|error| eprintln!("{error}"));
+            if let (true, Ok((Err(_), _))) = (over, &ran) {
+                // The job has given them back. A task that was under way then may have begun a file since, and has ended by now.
+                for folder in folders {
+                    folder.withdraw(None).unwrap_or_else(|error| eprintln!("{error}"));
+                }
             }
             if let Some(file) = file.filter(|_| over) {
                 runtime.block_on(file.remove());
             }
             ran
-        };
-        let seconds = (clock.now() - began).as_secs_f64();
-        let (progress, seen) = reporter.finish();
-        if let Err(failure) = &seen {
-            eprintln!("error: {failure}");
-        }
-        let (result, end) = ran?;
-        let report = result.map_err(|error| match error {
-            JobError::Cancelled if interrupt.came() => interrupted(),
-            error => job_failure(error),
-        })?;
-        let place = Place { cluster: on_cluster.then(|| config.cluster.name.clone()), nodes: end.nodes.len() };
-        let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
-        let (replayed_tasks, resumed_tasks) = (progress.replayed_tasks(), progress.resumed_tasks());
+        })
+    }
+}
+
+/// Runs a job on a cluster of this name or, without one, here, and shows what happens meanwhile.
+fn ran<R>(
+    interrupt: &Interrupt,
+    views: Views,
+    cluster: Option<&str>,
+    run: impl FnOnce(EventSink) -> Result<(Result<R, JobError>, JobEnd), Failure>,
+) -> Result<Ran<R>, Failure> {
+    if interrupt.came() {
+        return Err(interrupted());
+    }
+    let clock = SystemClock::new();
+    let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
+    let began = clock.now();
+    let ended = run(reporter.sink());
+    let seconds = (clock.now() - began).as_secs_f64();
+    let (progress, seen) = reporter.finish();
+    if let Err(failure) = &seen {
+        eprintln!("error: {failure}");
+    }
+    let (result, end) = ended?;
+    let report = result.map_err(|error| match error {
+        JobError::Cancelled if interrupt.came() => interrupted(),
+        error => job_failure(error),
+    })?;
+    let place = Place { cluster: cluster.map(str::to_owned), nodes: end.nodes.len() };
+    let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
+    let (replayed_tasks, resumed_tasks) = (progress.replayed_tasks(), progress.resumed_tasks());
+    Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
+}
+
+impl Ran<Bytes> {
+    /// As the program that has run returns it.
+    pub(super) fn decoded<R: DeserializeOwned>(self) -> Result<Ran<R>, Failure> {
+        let report = rmp_serde::from_slice(&self.report).or_exit(Exit::JobFailed)?;
+        let Self { end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks, .. } = self;
         Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
     }
 }
@@ -219,13 +246,27 @@ fn setup(config: &NodeConfig) -> Setup {
     }
 }
 
-fn local_spec(name: &str, params: &impl Serialize) -> Result<JobSpec, Failure> {
-    Ok(JobSpec {
+fn local_spec(plan: &Plan) -> JobSpec {
+    JobSpec {
         job: JobId::new(),
         tenant: "local".into(),
-        program: program_key(name).to_owned(),
-        params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
+        program: plan.program.clone(),
+        params: plan.params.clone(),
         sample_ms: 0,
+        plan_pieces: 0,
+    }
+}
+
+/// The program of a plan, with what it is told.
+fn program<R: DeserializeOwned>(
+    plan: &Plan,
+) -> Result<impl AsyncFnOnce(Futures) -> Result<R, JobError> + Send + 'static, Failure> {
+    let known = registry::programs().get(&plan.program).copied();
+    let unknown = || Failure::text(Exit::Usage, format!("no program is registered here as {}", plan.program));
+    let (program, params) = (known.ok_or_else(unknown)?, plan.params.clone());
+    Ok(async move |futures: Futures| {
+        let result = (program.run)(futures, &params).await?;
+        rmp_serde::from_slice(&result).map_err(JobError::program)
     })
 }
 

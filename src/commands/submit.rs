@@ -1,67 +1,125 @@
 //! A job on a cluster: this process only submits it and hears of it.
 
+use std::time::Duration;
+
+use super::client_failure;
+use crate::{
+    cli, cluster,
+    config::NodeConfig,
+    exit::{Exit, Failure},
+    interrupt::Interrupt,
+};
 use exobus_actors::{
     client::{Client, ClientError},
-    event::EventSink,
+    event::{Event, EventSink},
     protocol::host::{JobEnd, JobSpec},
-};
-use serde::Serialize;
-
-use super::{client_failure, program_key};
-use crate::{
-    cluster,
-    config::NodeConfig,
-    exit::{Exit, Failure, OrExit},
-    interrupt::Interrupt,
+    spec::{Plan, Spec, SpecCode},
 };
 
 /// What is submitted, and who hears of it.
-pub(super) struct Submitted<'a, P> {
-    /// Of the program and, after "exobus ", of the connection.
-    pub(super) name: &'a str,
-    pub(super) params: &'a P,
+pub(super) struct Submitted<'a> {
+    pub(super) config: &'a NodeConfig,
+    pub(super) interrupt: &'a Interrupt,
     /// How commands that look at the cluster are told of it.
     pub(super) look: &'a str,
     pub(super) events: Option<&'a EventSink>,
 }
 
-impl<P: Serialize> Submitted<'_, P> {
-    /// Submits it and waits for its end; the first Ctrl-C cancels it.
-    pub(super) fn run(&self, config: &NodeConfig, interrupt: &Interrupt) -> Result<JobEnd, Failure> {
-        let Self { name, params, look, events } = self;
-        let runtime = cluster::runtime()?;
-        runtime.block_on(async {
-            let options = cluster::connect_client(config, name).await?;
-            let bus = options.bus.clone();
-            let mut client = Client::connect(options).await.map_err(client_failure)?;
-            let job = client.new_job();
-            let spec = JobSpec {
-                job,
-                tenant: "default".into(),
-                program: program_key(name).to_owned(),
-                params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
-                sample_ms: events.map_or(0, EventSink::sample_ms),
+impl Submitted<'_> {
+    /// Hands a spec in and waits for the end of its job, or of one that `explains` it; the first Ctrl-C cancels it. Also the program that has run: a
+    /// node has planned it.
+    pub(super) fn spec(&self, spec: &Spec, explains: bool) -> Result<(JobEnd, String), Failure> {
+        self.with_client(&spec.kind, async |client, hear| {
+            let text = spec.canonical();
+            let job = match explains {
+                true => client.hand_in_to_explain(&text).await?,
+                false => client.hand_in(&text, self.sample_ms()).await?,
             };
-            let news = |event| {
-                if let Some(events) = events {
+            let end = client.follow(job, hear, self.interrupt.wait()).await?;
+            // It is over, whether or not that can be said now.
+            let status = client.changed("watch", job, 0, Duration::ZERO).await.unwrap_or_default();
+            Ok((end, status["program"].as_str().unwrap_or_default().to_owned()))
+        })
+        .map_err(|trouble| self.failure_of(spec, trouble))
+    }
+
+    /// The same for a program of the registry, with exactly these parameters.
+    pub(super) fn plan(&self, plan: &Plan) -> Result<JobEnd, Failure> {
+        let ended = self.with_client(exobus_actors::registry::name_of(&plan.program), async |client, hear| {
+            let spec = JobSpec {
+                job: client.new_job(),
+                tenant: client.options().tenant.clone(),
+                program: plan.program.clone(),
+                params: plan.params.clone(),
+                sample_ms: self.sample_ms(),
+                plan_pieces: 0,
+            };
+            client.run_spec(spec, hear, self.interrupt.wait()).await
+        });
+        ended.map_err(|error| self.failure(error))
+    }
+
+    fn sample_ms(&self) -> u64 {
+        self.events.map_or(0, EventSink::sample_ms)
+    }
+
+    /// Does something as a client of the cluster; the connection has this name after "exobus ".
+    fn with_client<T>(
+        &self,
+        name: &str,
+        work: impl AsyncFnOnce(&Client, &mut dyn FnMut(Event)) -> Result<T, ClientError>,
+    ) -> Result<T, Trouble> {
+        let runtime = cluster::runtime().map_err(Trouble::Other)?;
+        runtime.block_on(async {
+            let options = cluster::connect_client(self.config, name).await.map_err(Trouble::Other)?;
+            let bus = options.bus.clone();
+            let client = Client::connect(options).await?;
+            let mut hear = |event| {
+                if let Some(events) = self.events {
                     events.emit(event);
                 }
             };
-            let ended = client.run(spec, news, interrupt.wait()).await;
-            let end = ended.map_err(|error| match error {
-                error @ ClientError::HostSilent { .. } => Failure::text(
-                    Exit::Unreachable,
-                    format!(
-                        "{error}; the job may go on without this command: `exobus jobs{look}` lists it, \
-                         `exobus job {job} why{look}` says how it stands"
-                    ),
-                ),
-                error => client_failure(error),
-            })?;
-            client.close().await;
+            let done = work(&client, &mut hear).await?;
             // What is lost with the connection now nobody waits for.
             let _ = bus.drain().await;
-            Ok(end)
+            Ok(done)
         })
+    }
+
+    /// What is wrong with a spec is said in the options of its command.
+    fn failure_of(&self, spec: &Spec, trouble: Trouble) -> Failure {
+        match trouble {
+            Trouble::Client(ClientError::Refused(refused)) if SpecCode::is_one(&refused.code) => {
+                cli::refused(&spec.kind, &refused.message)
+            }
+            trouble => self.failure(trouble),
+        }
+    }
+
+    fn failure(&self, trouble: Trouble) -> Failure {
+        match trouble {
+            Trouble::Client(error @ ClientError::HostSilent { job, .. }) => {
+                let look = self.look;
+                let text = format!(
+                    "{error}; the job may go on without this command: `exobus jobs{look}` lists it, \
+                     `exobus job {job} why{look}` says how it stands"
+                );
+                Failure::text(Exit::Unreachable, text)
+            }
+            Trouble::Client(error) => client_failure(error),
+            Trouble::Other(failure) => failure,
+        }
+    }
+}
+
+/// Why nothing came of it.
+enum Trouble {
+    Client(ClientError),
+    Other(Failure),
+}
+
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
     }
 }

@@ -9,7 +9,7 @@ use super::units::{MemoryBudget, parse_duration, parse_size};
 
 /// A section of the file, in the order of `configs/default.toml`.
 pub struct Section {
-    /// Its name, dotted where it is nested.
+    /// Its name, dotted where it is nested; `*` stands for a name that users choose.
     pub name: &'static str,
     /// What it is about.
     pub doc: &'static str,
@@ -68,6 +68,24 @@ pub enum Kind {
     Submitters,
 }
 
+impl Key {
+    /// The default as a value.
+    pub fn default_value(&self) -> Option<toml::Value> {
+        self.default.map(toml_value)
+    }
+
+    /// The example as a value, where there is one.
+    pub fn example_value(&self) -> Option<toml::Value> {
+        (!self.example.is_empty()).then(|| toml_value(self.example))
+    }
+}
+
+/// A value that stands in the table.
+fn toml_value(text: &str) -> toml::Value {
+    let table: toml::Table = toml::from_str(&format!("value = {text}")).expect("the table of keys has TOML");
+    table["value"].clone()
+}
+
 impl Kind {
     /// For "expected ...".
     pub fn expected(self) -> &'static str {
@@ -88,7 +106,7 @@ impl Kind {
                 r#"a URL such as "nats://127.0.0.1:4222" or "tls://nats.example.org:4222", without user and password"#
             }
             Self::Executor => r#""thread", "process" or "process-all""#,
-            Self::Submitters => r#""token" or "nats""#,
+            Self::Submitters => r#""token", "nats" or "none""#,
         }
     }
 
@@ -104,7 +122,7 @@ impl Kind {
             Self::Listen => text.parse::<SocketAddr>().is_ok(),
             Self::NatsUrl => text.split(',').all(is_nats_url),
             Self::Executor => text.parse::<ExecutorKind>().is_ok(),
-            Self::Submitters => matches!(text, "token" | "nats"),
+            Self::Submitters => matches!(text, "token" | "nats" | "none"),
             Self::Flag | Self::Count | Self::Replicas | Self::Paths | Self::Texts => false,
         }
     }
@@ -187,11 +205,18 @@ pub const SECTIONS: &[Section] = &[
             ),
             key("nats_nkey_seed_file", Kind::Path, None, r#""/etc/exobus/node.nk""#, "Seed of an nkey; mode 0600."),
             key(
+                "nats_context",
+                Kind::Text,
+                None,
+                r#""lab""#,
+                "A context of the `nats` command by its name: URL, credentials, nkey, TLS files and inbox at once. What is set here wins over it.",
+            ),
+            key(
                 "nats_context_file",
                 Kind::Path,
                 None,
                 r#""/home/me/.config/nats/context/lab.json""#,
-                "A context of the `nats` tool: URL, credentials and TLS files at once.",
+                "The same by its path; one of both is set. Where a password, a token or a seed is in it, its mode is 0600.",
             ),
             key(
                 "nats_ca_file",
@@ -215,6 +240,7 @@ pub const SECTIONS: &[Section] = &[
                 "",
                 "Begin with TLS instead of upgrading after the server's greeting.",
             ),
+            key("tenant", Kind::Token, Some(r#""default""#), "", "For whom a client's jobs run."),
             key(
                 "nats_inbox_prefix",
                 Kind::Text,
@@ -324,6 +350,61 @@ pub const SECTIONS: &[Section] = &[
         keys: &[],
     },
     Section {
+        name: "tenants",
+        doc: "For whom jobs run. Not set: there is one tenant, default, with the roots of [security].",
+        free: None,
+        keys: &[],
+    },
+    Section {
+        name: "tenants.*",
+        doc: "A tenant; the same on all nodes. Who asks for it publishes on api.NAME.>, as the NATS server's permissions let him. Where any is named,\nthere is no tenant default unless it is, too.",
+        free: None,
+        keys: &[
+            key(
+                "roots",
+                Kind::Paths,
+                None,
+                r#"["/data/analysts"]"#,
+                "Its jobs read and write files only below these folders, or URLs. Not set: those of [security].",
+            ),
+            key(
+                "jobs",
+                Kind::Count,
+                None,
+                "1000",
+                "Its jobs that are not over, those that wait included. Not set: 20000.",
+            ),
+            key(
+                "jobs_running",
+                Kind::Count,
+                None,
+                "8",
+                "Its jobs under way at a time; more wait. Not set: as many as the cluster has room for.",
+            ),
+            key(
+                "job_log",
+                Kind::Size,
+                None,
+                r#""64MiB""#,
+                "What the log of one of its jobs may take. Not set: node.job_log.",
+            ),
+            key(
+                "job_stored",
+                Kind::Size,
+                None,
+                r#""1TiB""#,
+                "Intermediate data that one of its jobs may have at a time, in memory and on disks of all nodes; a job with more fails. Not set: what\nthere is room for.",
+            ),
+            key(
+                "job_output",
+                Kind::Size,
+                None,
+                r#""1TiB""#,
+                "Bytes of files that one of its jobs may write; a job with more fails. Not set: what there is room for.",
+            ),
+        ],
+    },
+    Section {
         name: "security",
         doc: "Who may speak as a node, and who may hand in jobs. A listener on any other address than loopback needs a token, TLS and roots, or the word for each that it goes without;\na node that keeps strangers from handing in jobs needs roots on any address, or the word for going without.",
         free: None,
@@ -340,7 +421,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::Submitters,
                 Some(r#""token""#),
                 "",
-                "Who decides who may hand in jobs: \"token\": whoever knows the submitters' token may; \"nats\": whoever the NATS server's\npermissions allow to publish on the subjects of sessions.",
+                "Who decides who may hand in jobs: \"token\": whoever knows the submitters' token may; \"nats\": whoever the NATS server's\npermissions allow to publish on api.<tenant>.submit; \"none\": whoever reaches the server, which has to be on this machine.",
             ),
             key(
                 "submitters_token_file",
@@ -354,9 +435,30 @@ pub const SECTIONS: &[Section] = &[
                 Kind::Paths,
                 None,
                 r#"["/data"]"#,
-                "Jobs read and write files only below these folders of the node. Not set: all that the process may.",
+                "Jobs read and write files only below these folders of the node, or URLs (\"s3://bucket/team\"). Not set: all that the process may.",
             ),
-            key("insecure_no_tls", Kind::Flag, Some("false"), "", "Data may cross the network unencrypted."),
+            key(
+                "data_ca_file",
+                Kind::Path,
+                None,
+                r#""/etc/exobus/data-ca.pem""#,
+                "Certificates of the authority that nodes' are checked against where data goes between nodes and to clients (PEM; two while one\nreplaces the other): these connections have TLS then, on all nodes or on none. `exobus config ca` makes one. All a client needs.",
+            ),
+            key(
+                "data_cert_file",
+                Kind::Path,
+                None,
+                r#""/etc/exobus/data.pem""#,
+                "This node's certificate from that authority, with its name and the cluster's (`exobus config cert` makes it); needs data_key_file.\nFiles that change are read again.",
+            ),
+            key("data_key_file", Kind::Path, None, r#""/etc/exobus/data.key""#, "Its private key; mode 0600."),
+            key(
+                "insecure_no_tls",
+                Kind::Flag,
+                Some("false"),
+                "",
+                "No TLS for the data connections: data, and what nodes show each other, may cross the network unencrypted.",
+            ),
             key(
                 "insecure_no_token",
                 Kind::Flag,
@@ -377,7 +479,11 @@ pub const SECTIONS: &[Section] = &[
 
 /// The section of this name.
 pub fn section(name: &str) -> Option<&'static Section> {
-    SECTIONS.iter().find(|section| section.name == name)
+    let is_it = |section: &&Section| match section.name.strip_suffix('*') {
+        Some(before) => name.strip_prefix(before).is_some_and(|chosen| Kind::Token.accepts_text(chosen)),
+        None => section.name == name,
+    };
+    SECTIONS.iter().find(is_it)
 }
 
 /// Dotted names of all keys.
@@ -396,21 +502,8 @@ pub fn kind_of(path: &str) -> Option<Kind> {
 
 /// The known key or section that is most like `unknown`, where one is like it.
 pub fn nearest(unknown: &str) -> Option<String> {
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    // The right name in a wrong section is one slip, whatever the sections are called.
-    let distance = |known: &str| {
-        let whole = strsim::damerau_levenshtein(unknown, known);
-        whole.min(1 + strsim::damerau_levenshtein(&last(unknown), &last(known)))
-    };
     let sections = SECTIONS.iter().map(|section| section.name.to_owned());
-    let allowed = (last(unknown).chars().count() / 3).max(2);
-    all_paths()
-        .map(|(path, _)| path)
-        .chain(sections)
-        .map(|known| (distance(&known), known))
-        .min()
-        .filter(|(distance, _)| *distance <= allowed)
-        .map(|(_, known)| known)
+    exobus_actors::spec::nearest(unknown, all_paths().map(|(path, _)| path).chain(sections))
 }
 
 /// `configs/default.toml`: every key with its meaning, unset ones as comments.
@@ -420,7 +513,12 @@ pub fn default_toml() -> String {
          # Later wins: these defaults, the file, environment variables (EXOBUS_NODE__MEMORY=8GiB), command line.\n",
     );
     for section in SECTIONS {
-        text.push_str(&format!("\n# {}\n[{}]\n", section.doc.replace('\n', "\n# "), section.name));
+        let (mark, name) = match section.name.strip_suffix('*') {
+            // Nobody has chosen a name yet.
+            Some(before) => ("# ", format!("{before}NAME")),
+            None => ("", section.name.to_owned()),
+        };
+        text.push_str(&format!("\n# {}\n{mark}[{name}]\n", section.doc.replace('\n', "\n# ")));
         if let Some((_, example)) = section.free {
             text.push_str(&format!("# {example}\n"));
         }

@@ -2,9 +2,9 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use bytesize::ByteSize;
 use serde::Deserialize;
-use thiserror::Error;
+
+pub use exobus_actors::spec::units::{UnitError, parse_duration, parse_size, size};
 
 /// A byte budget: fixed, or a share of the memory that is available when the process starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -15,11 +15,6 @@ pub enum MemoryBudget {
     /// So many hundredths, 1 to 95, of the available memory.
     Percent(u8),
 }
-
-/// A text that is no size, share or time.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct UnitError(String);
 
 impl MemoryBudget {
     /// The budget when `available_bytes` are available.
@@ -63,24 +58,6 @@ impl fmt::Display for MemoryBudget {
     }
 }
 
-/// Bytes from a text such as `4GiB`, `1.5 GB`, `1000`; more than 0.
-pub fn parse_size(text: &str) -> Result<u64, UnitError> {
-    match text.trim().parse::<ByteSize>() {
-        Ok(ByteSize(0)) => Err(UnitError("a size of 0 is too small".into())),
-        Ok(ByteSize(bytes)) => Ok(bytes),
-        Err(_) => Err(UnitError(format!("{text:?} is no size such as 4GiB, 500MB or 1000"))),
-    }
-}
-
-/// A time from a text such as `3s`, `500ms`, `1m 30s`; more than 0.
-pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    match humantime::parse_duration(text.trim()) {
-        Ok(Duration::ZERO) => Err(UnitError("a time of 0 is too short".into())),
-        Ok(duration) => Ok(duration),
-        Err(_) => Err(UnitError(format!("{text:?} is no time such as 3s or 500ms"))),
-    }
-}
-
 /// For `#[serde(deserialize_with)]`.
 pub fn deserialize_duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     parse_duration(&String::deserialize(from)?).map_err(serde::de::Error::custom)
@@ -91,9 +68,9 @@ pub fn deserialize_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64
     parse_size(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
-/// Bytes for people: `1.5 GiB`.
-pub fn size(bytes: u64) -> String {
-    ByteSize(bytes).display().iec().to_string()
+/// For `#[serde(deserialize_with)]`, of a key that need not be set.
+pub fn deserialize_size_if_any<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    deserialize_size(from).map(Some)
 }
 
 #[cfg(test)]
@@ -111,14 +88,5 @@ mod tests {
             check(bad, None);
         }
         assert_eq!(MemoryBudget::Percent(60).bytes(u64::MAX), (u128::from(u64::MAX) * 60 / 100) as u64);
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_duration("1m 30s"), Ok(Duration::from_secs(90)));
-        for bad in ["", "3", "0s", "soon"] {
-            assert!(parse_duration(bad).is_err(), "{bad}");
-        }
     }
 }

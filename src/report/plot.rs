@@ -73,7 +73,12 @@ fn header(svg: &mut Svg, timeline: &Timeline) {
         nodes => format!("{} nodes", text::count(nodes as u64)),
     };
     let attempts = text::count(timeline.slices().len() as u64);
-    let about = format!("{} in {}, {attempts} attempts on {nodes}", timeline.outcome(), text::duration(seconds));
+    let missing = match timeline.missing() {
+        0 => String::new(),
+        missing => format!("; {} events are missing, and what they told", text::count(missing)),
+    };
+    let about =
+        format!("{} in {}, {attempts} attempts on {nodes}{missing}", timeline.outcome(), text::duration(seconds));
     let faint = svg::Text { fill: FAINT, ..svg::Text::default() };
     svg.text((LEFT, 46.0), faint, &shortened(&about, SUBTITLE_CHARS));
     svg.text((LEFT, 64.0), faint, &shortened(&setting(timeline), SUBTITLE_CHARS));

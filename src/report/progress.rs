@@ -5,8 +5,9 @@ use std::{
     time::Duration,
 };
 
+pub use exobus_actors::event::progress::Stage;
 use exobus_actors::{
-    event::{Event, EventKind, NodeFigures, NodeState},
+    event::{self, Event, EventKind, NodeFigures, NodeState},
     ids::NodeId,
 };
 
@@ -17,106 +18,39 @@ const FAILURES_TOLD_MAX: usize = 10;
 /// A stage that nobody announced is shown once it has moved so many bytes.
 const HELPER_BYTES_MAX: u64 = 1_000_000;
 
-/// What is known about a job so far.
+/// What is known about a job so far, and what of it people were told.
 #[derive(Debug, Default)]
 pub struct Progress {
-    stages: Vec<Stage>,
+    sum: event::Progress,
     /// Of each node the first figures, which hold what earlier jobs did, and the last.
     nodes: BTreeMap<NodeId, (NodeFigures, NodeFigures)>,
     dead_nodes: u64,
-    failed_attempts: u64,
-    copied_tasks: u64,
-    replayed_tasks: u64,
-    resumed_tasks: u64,
     /// What was said about failures: the same again only counts.
     told: BTreeSet<String>,
-    waiting: Option<String>,
     /// How long each wait had been when it was told, milliseconds.
     waits_told: BTreeMap<String, u64>,
-    last_at_ms: u64,
     finished: bool,
-}
-
-/// A step of a job: all tasks of one function.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Stage {
-    /// Its name, `sort.map` say.
-    pub name: String,
-    /// How many tasks it will have; grows while the program plans.
-    pub tasks: u64,
-    /// How many of them are done.
-    pub tasks_done: u64,
-    /// Bytes that its tasks will read, 0 where not known.
-    pub bytes_planned: u64,
-    /// Bytes that the tasks which are done have read.
-    pub bytes_in: u64,
-    /// Bytes that they wrote.
-    pub bytes_out: u64,
-    /// Rows that they reported.
-    pub rows: u64,
-    /// Time that tasks took on their executors, microseconds, ...
-    pub micros: u64,
-    /// ... of so many of those that are done: what was done before the job was taken up again is not known.
-    pub timed: u64,
-    /// Time of the first task that was placed, milliseconds.
-    pub started_ms: Option<u64>,
-    /// Time of the last task that finished, milliseconds.
-    pub finished_ms: u64,
-}
-
-impl Stage {
-    /// How long it took to do what is done: until its latest completion, so that rates stand still when it is over.
-    pub fn busy(&self) -> Duration {
-        Duration::from_millis(self.started_ms.map_or(0, |start| self.finished_ms.saturating_sub(start)))
-    }
 }
 
 impl Progress {
     /// Takes an event in; says whether it is one that people want to read at once, and then how.
     pub fn on(&mut self, event: &Event) -> Option<String> {
-        let at_ms = event.at_us / 1000;
-        self.last_at_ms = self.last_at_ms.max(at_ms);
+        let again = !self.sum.stages.is_empty();
+        self.sum.on(event);
         match &event.kind {
-            EventKind::JobStarted { .. } if !self.stages.is_empty() => {
-                self.stages.clear();
-                self.resumed_tasks = 0;
+            EventKind::JobStarted { .. } if again => {
                 return Some(format!("the job is taken up again on {}", event.node));
             }
             EventKind::JobStarted { .. } | EventKind::JobFinished { .. } => {
                 self.finished = matches!(event.kind, EventKind::JobFinished { .. });
-                self.waiting = None;
-            }
-            EventKind::StagePlanned { stage, tasks, bytes } => {
-                let stage = self.stage(stage);
-                stage.tasks += tasks;
-                stage.bytes_planned += bytes;
-            }
-            EventKind::TaskPlaced { stage, .. } => {
-                self.waiting = None;
-                self.stage(stage).started_ms.get_or_insert(at_ms);
             }
             EventKind::TaskSpeculated { stage, slow, running_us, median_us, .. } => {
-                self.copied_tasks += 1;
                 let time = |micros: &u64| text::duration(Duration::from_micros(*micros));
                 let (running, usual) = (time(running_us), time(median_us));
                 let news = format!("{stage} has been running on {slow} for {running}, others took {usual}");
                 return Some(format!("{news}: a second attempt runs on {}", event.node));
             }
-            EventKind::TaskFinished { stage, bytes_in, bytes_out, rows, micros, .. } => {
-                self.waiting = None;
-                let stage = self.stage(stage);
-                // Clients in other processes do not hear of the placing of tasks.
-                stage.started_ms.get_or_insert(at_ms.saturating_sub(micros / 1000));
-                stage.tasks_done += 1;
-                stage.bytes_in += bytes_in;
-                stage.bytes_out += bytes_out;
-                stage.rows += rows;
-                stage.micros += micros;
-                stage.timed += 1;
-                stage.finished_ms = stage.finished_ms.max(at_ms);
-            }
             EventKind::TaskFailed { stage, attempt, error, last, .. } => {
-                self.failed_attempts += 1;
                 // The last one is the job's error and told with it.
                 if *last || self.told.len() >= FAILURES_TOLD_MAX || !self.told.insert(format!("{stage}: {error}")) {
                     return None;
@@ -127,26 +61,9 @@ impl Progress {
                 let bytes = text::bytes(*bytes);
                 return Some(format!("{objects} objects ({bytes}) lost on {}: made again where needed", event.node));
             }
-            EventKind::Joined { done, resumed } => {
-                self.resumed_tasks = *resumed;
-                for (stage, done) in done {
-                    self.stage(stage).tasks_done = *done;
-                }
-            }
-            EventKind::TaskResumed { stage, .. } => {
-                self.resumed_tasks += 1;
-                self.stage(stage).tasks_done += 1;
-            }
-            EventKind::TaskReplayed { stage, .. } => {
-                // It is done a second time.
-                self.replayed_tasks += 1;
-                self.stage(stage).tasks += 1;
-            }
-            EventKind::FoldDue { .. } => {}
             EventKind::Note { text } => return Some(text.clone()),
             EventKind::Waiting { what, reason, for_ms } => {
                 let text = format!("{what} waits: {reason}");
-                self.waiting = Some(text.clone());
                 let told_ms = self.waits_told.get(&text).copied();
                 // Again when it has become twice as long, or when it is a new wait for the same.
                 if told_ms.is_some_and(|told_ms| (told_ms..told_ms.saturating_mul(2)).contains(for_ms)) {
@@ -157,7 +74,6 @@ impl Progress {
                 return Some(line);
             }
             EventKind::GoesOn { what, after_ms } => {
-                self.waiting = None;
                 self.waits_told.clear();
                 return Some(format!("{what} goes on after {}", text::duration(Duration::from_millis(*after_ms))));
             }
@@ -176,7 +92,15 @@ impl Progress {
             EventKind::NodeFigures(figures) => {
                 self.nodes.entry(event.node.clone()).or_insert((*figures, *figures)).1 = *figures;
             }
-            EventKind::Received(_) => {}
+            EventKind::StagePlanned { .. }
+            | EventKind::TaskPlaced { .. }
+            | EventKind::TaskFinished { .. }
+            | EventKind::TaskResumed { .. }
+            | EventKind::TaskReplayed { .. }
+            | EventKind::Joined { .. }
+            | EventKind::Committing
+            | EventKind::FoldDue { .. }
+            | EventKind::Received(_) => {}
         }
         None
     }
@@ -184,32 +108,32 @@ impl Progress {
     /// The stages in the order in which they were heard of: those that the program announced, and those that move more than
     /// a little; small helpers are none.
     pub fn stages(&self) -> impl Iterator<Item = &Stage> {
-        self.stages.iter().filter(|stage| stage.tasks > 0 || stage.bytes_in + stage.bytes_out >= HELPER_BYTES_MAX)
+        self.sum.stages.iter().filter(|stage| stage.tasks > 0 || stage.bytes_in + stage.bytes_out >= HELPER_BYTES_MAX)
     }
 
     /// Milliseconds on the job's clock of the latest event.
     pub fn last_at_ms(&self) -> u64 {
-        self.last_at_ms
+        self.sum.at_ms
     }
 
     /// Attempts that failed so far.
     pub fn failed_attempts(&self) -> u64 {
-        self.failed_attempts
+        self.sum.failed_attempts
     }
 
     /// Tasks that were done and ran again, since what they had made was lost.
     pub fn replayed_tasks(&self) -> u64 {
-        self.replayed_tasks
+        self.sum.replayed_tasks
     }
 
     /// Tasks that were done when the job was taken up again.
     pub fn resumed_tasks(&self) -> u64 {
-        self.resumed_tasks
+        self.sum.resumed_tasks
     }
 
     /// Tasks that were given a second attempt while the first one ran.
     pub fn copied_tasks(&self) -> u64 {
-        self.copied_tasks
+        self.sum.copied_tasks
     }
 
     /// Whether the job has ended.
@@ -239,14 +163,14 @@ impl Progress {
     /// How long it may take from now, once enough is done to guess; nobody knows while it waits.
     pub fn left(&self, now_ms: u64) -> Option<Duration> {
         let executors = self.nodes.values().map(|(_, node)| u64::from(node.executors)).sum();
-        let works = !self.finished && self.waiting.is_none();
-        works.then(|| eta::left(&self.stages, executors, now_ms)).flatten()
+        let works = !self.finished && self.sum.waiting.is_none();
+        works.then(|| eta::left(&self.sum.stages, executors, now_ms)).flatten()
     }
 
     /// `about 12 s left, store 1.2 GiB of 2.0 GiB, spilled 3.20 GB`, or what it waits for first: a narrow terminal shows the
     /// beginning.
     pub fn state_line(&self, now_ms: u64) -> String {
-        let mut parts: Vec<String> = self.waiting.clone().into_iter().collect();
+        let mut parts: Vec<String> = self.sum.waiting.clone().into_iter().collect();
         if let Some(left) = self.left(now_ms) {
             parts.push(format!("about {} left", text::about(left)));
         }
@@ -282,16 +206,6 @@ impl Progress {
         parts.push(self.state_line(now_ms));
         parts.retain(|part| !part.is_empty());
         parts.join(" | ")
-    }
-
-    /// By the name of the function without its version, as programs plan them.
-    fn stage(&mut self, name: &str) -> &mut Stage {
-        let name = name.split('@').next().unwrap_or(name);
-        let index = self.stages.iter().position(|stage| stage.name == name).unwrap_or_else(|| {
-            self.stages.push(Stage { name: name.to_owned(), ..Stage::default() });
-            self.stages.len() - 1
-        });
-        &mut self.stages[index]
     }
 }
 

@@ -35,6 +35,7 @@ pub struct Timeline {
     slices: Vec<Slice>,
     waits: Vec<JobWait>,
     marks: Vec<Mark>,
+    missing: u64,
 }
 
 /// One incarnation of a node: a process. A node that died and came back has two.
@@ -162,7 +163,10 @@ impl Timeline {
                 let text = format!("{objects} objects ({}) lost on {}", text::bytes(*bytes), event.node);
                 self.marks.push(Mark { at_us: event.at_us, text });
             }
-            EventKind::TaskReplayed { .. } | EventKind::TaskResumed { .. } | EventKind::Joined { .. } => {}
+            EventKind::TaskReplayed { .. }
+            | EventKind::TaskResumed { .. }
+            | EventKind::Joined { .. }
+            | EventKind::Committing => {}
             EventKind::Note { text } => self.marks.push(Mark { at_us: event.at_us, text: text.clone() }),
             EventKind::FoldDue { blocks, bytes, tight } => {
                 let why = if *tight { ", since memory is short" } else { "" };
@@ -185,6 +189,16 @@ impl Timeline {
                 self.nodes[node].received_news.push(received.clone());
             }
         }
+    }
+
+    /// So many events are not to be had any more: what they told is not shown.
+    pub fn miss(&mut self, events: u64) {
+        self.missing += events;
+    }
+
+    /// How many events are missing.
+    pub fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// Of a job that was started by this command line.

@@ -33,6 +33,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
         "program": timeline.program(),
         "outcome": timeline.outcome(),
         "duration_us": timeline.duration_us(),
+        "missing_events": timeline.missing(),
         "clocks": "times of a node are late by the delay of its fastest message, never early",
     });
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":[")?;

@@ -59,6 +59,19 @@ impl Views {
         })
     }
 
+    /// Of a job that somebody else has started.
+    ///
+    /// # Errors
+    /// As [`Views::open`].
+    pub fn of_job(trace: Option<&Path>, plot: Option<&Path>) -> Result<Self, Failure> {
+        Ok(Self { timeline: Timeline::default(), ..Self::open(trace, plot, None)? })
+    }
+
+    /// So many events are not to be had any more.
+    pub fn miss(&mut self, events: u64) {
+        self.timeline.miss(events);
+    }
+
     /// How often it wants the figures of nodes, milliseconds; 0: it does not need them.
     pub fn sample_ms(&self) -> u64 {
         if self.wanted() { SAMPLE_MS } else { 0 }

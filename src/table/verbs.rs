@@ -1,6 +1,6 @@
 //! What is done with the rows of a table.
 
-use exobus_actors::task::{FunctionName, TaskFunction};
+use exobus_actors::task::{FunctionName, Resources, TaskFunction, TaskOptions};
 use exobus_tables::jobs::convert::ConvertTable;
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep};
 use exobus_tables::jobs::map_batches::{Batches, MapTable, MappedFile};
@@ -50,7 +50,10 @@ pub struct Dedupe {
 
 /// Rows become what a function makes of them.
 #[derive(Clone, Debug)]
-pub struct MapBatches(FunctionName);
+pub struct MapBatches {
+    function: FunctionName,
+    resources: Resources,
+}
 
 /// Columns, or which of them is none.
 type Key = Result<Vec<KeyColumn>, NoKeyColumn>;
@@ -199,7 +202,7 @@ impl Table {
     where
         F: TaskFunction<Params = Batches, Value = MappedFile>,
     {
-        self.with(MapBatches(FunctionName::of(function)))
+        self.with(MapBatches { function: FunctionName::of(function), resources: TaskOptions::default().resources })
     }
 
     /// Rows of a file, at most, 1 at least: without a verb rows stay in their order, in files of another format or length.
@@ -221,6 +224,15 @@ impl Table {
     #[must_use]
     pub fn rows_per_file(mut self, rows: u64) -> Self {
         self.writing.file_size = FileSize::Rows(rows.max(1));
+        self
+    }
+}
+
+impl Table<MapBatches> {
+    /// What each task of the function needs of its node; one processor, unless it is said. Where no node has that, the job is refused.
+    #[must_use]
+    pub fn resources(mut self, resources: Resources) -> Self {
+        self.verb.resources = resources;
         self
     }
 }
@@ -294,9 +306,10 @@ impl Verb for Dedupe {
 
 impl Verb for MapBatches {
     type Params = MapTable;
-    const PROGRAM: &'static str = "table.map_batches@2";
+    const PROGRAM: &'static str = "table.map_batches@3";
 
     fn params(self, table: Rewrite) -> Result<MapTable, TableJobError> {
-        Ok(MapTable { table, function: self.0 })
+        let Self { function, resources } = self;
+        Ok(MapTable { table, function, resources })
     }
 }

@@ -69,6 +69,78 @@ fn wrong_configuration_stops_everything_with_2() {
 }
 
 #[test]
+fn single_keys_are_set_on_the_command_line_of_everything_that_reads_a_configuration() {
+    let slip = ["--set", "node.memroy=1GiB"];
+    let expected = "--set node.memroy: unknown key `node.memroy`; did you mean `node.memory`?";
+    let scratch = Scratch::new();
+    let (input, output) = (scratch.text("in"), scratch.text("out"));
+    exobus(&["generate", "--records", "100", &input]).expect(0, &[]);
+    for command in [
+        &["node"][..],
+        &["jobs"],
+        &["job", "0123456789", "status"],
+        &["result", "list"],
+        &["doctor"],
+        &["sort", &input, "--output", &output],
+        &["explain", "sort", &input],
+        &["run", "own.program"],
+        &["bench", "put"],
+        &["config", "show"],
+        &["dev"],
+    ] {
+        exobus(&[command, &slip].concat()).expect(2, &[expected]);
+    }
+    assert!(!scratch.path("out").exists());
+    let set = ["--set", "node.memory=64MiB", "--set", "node.executors=1"];
+    exobus(&[&["sort", &input, "--output", &output, "--json"], &set[..]].concat()).expect(0, &[]);
+    let elsewhere =
+        ["sort", &input, "--output", &output, "--cluster", "nats://127.0.0.1:1", "--set", "node.memory=64MiB"];
+    exobus(&elsewhere).expect(2, &["--set node.memory is a setting of this process"]);
+    exobus(&["dev", "--set", "node.name=n1"]).expect(2, &["--set node.name: exobus dev says it itself"]);
+    exobus(&["node", "--set", "memory"]).expect(2, &["expected SECTION.KEY=VALUE, such as node.memory=4GiB"]);
+
+    // What `submit` is told with --set is about the spec.
+    fs::write(scratch.path("job.toml"), format!("kind = 'sort'\ninputs = ['{input}']\n")).unwrap();
+    let (file, output) = (scratch.text("job.toml"), format!("output={}", scratch.text("by-spec")));
+    let submit = |key| exobus(&["submit", &file, "--set", &output, "--json", "--set-config", key]);
+    submit("node.memroy=1GiB").expect(2, &["--set-config node.memroy: unknown key"]);
+    submit("node.memory=64MiB").expect(0, &[]);
+}
+
+#[test]
+fn what_is_in_effect_is_shown_with_its_origin_and_no_secret() {
+    let scratch = Scratch::new();
+    let secret = "a-token-that-nobody-may-see";
+    fs::write(scratch.path("token"), secret).unwrap();
+    let text = format!("[node]\nname = \"n1\"\nmemroy = 1\n[security]\ntoken_file = {:?}\n", scratch.path("token"));
+    fs::write(scratch.path("node.toml"), text).unwrap();
+    let file = scratch.text("node.toml");
+    let mut command =
+        support::command(&["config", "show", "--origin", "--config", &file, "--lenient", "--set", "node.executors=2"]);
+    command.env("EXOBUS_NODE__RESULTS_KEPT", "2h");
+    let run = finish(command);
+    run.expect(0, &["ignored: ", "node.toml:3:1: unknown key `node.memroy`; did you mean `node.memory`?"]);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    for line in [
+        format!("name = \"n1\"  # {file}:2"),
+        format!("token_file = {:?}  # {file}:5", scratch.path("token")),
+        "results_kept = \"2h\"  # environment variable EXOBUS_NODE__RESULTS_KEPT".to_owned(),
+        "executors = 2  # --set".to_owned(),
+        "memory = \"60%\"  # default".to_owned(),
+    ] {
+        assert!(lines.contains(&line.as_str()), "{line}: {run:#?}");
+    }
+    assert!(!run.stdout.contains(secret) && !run.stderr.contains(secret), "{run:#?}");
+    exobus(&["config", "show", "--config", &file]).expect(2, &["did you mean `node.memory`?"]);
+    let mut lenient = support::command(&["config", "show", "--config", &file]);
+    lenient.env("EXOBUS_LENIENT", "1");
+    let run = finish(lenient);
+    run.expect(0, &[]);
+    assert!(run.stdout.starts_with("[cluster]\nname = \"local\"\n") && !run.stdout.contains('#'), "{run:#?}");
+    assert_eq!(exobus(&["config", "schema"]).json(), exobus::config::schema::schema());
+}
+
+#[test]
 fn a_node_does_not_listen_for_others_without_protection() {
     exobus(&["node", "--listen", "0.0.0.0:0"])
         .expect(2, &["can be reached from other machines", "security.token_file"]);

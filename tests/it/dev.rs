@@ -30,8 +30,7 @@ fn client_config(scratch: &Scratch, url: &str) -> String {
 
 /// The URL from the line that says that the nodes are ready.
 fn url(running: &mut Running) -> String {
-    let line = running.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", running.seen));
-    line.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned()
+    running.ready_at("nats://", PATIENCE)
 }
 
 fn processes_of(scratch: &Scratch) -> Vec<String> {
@@ -127,34 +126,41 @@ fn ask_until<T>(args: &[&str], find: impl Fn(&serde_json::Value) -> Option<T>) -
     }
 }
 
+/// How often a node is frozen until its silence is told.
+const TRIES: usize = 8;
+
 #[test]
 fn a_job_that_waits_for_a_node_that_is_frozen_says_so() {
     let scratch = Scratch::new();
     let mut cluster = dev(&scratch, "3");
     let url = url(&mut cluster);
-    exobus(&["job", "0123", "why", "--cluster", &url]).expect(2, &["no job 0123 in the cluster"]);
+    exobus(&["job", "012345", "why", "--cluster", &url]).expect(2, &["tenant default has no job 012345"]);
     assert_eq!(exobus(&["jobs", "--cluster", &url]).stdout, "no jobs\n");
 
-    let work = ["bench", "shuffle", "--maps", "4000", "--partitions", "1000", "--cluster", &url, "--json"];
+    let work = ["bench", "shuffle", "--maps", "40000", "--partitions", "1000", "--cluster", &url, "--json"];
     let job = Running::start(command(&work));
     let (id, home) = ask_until(&["jobs", "--cluster", &url, "--json"], |jobs| {
         let job = &jobs["jobs"][0];
-        Some((job["job"].as_str()?.to_owned(), job["home"].as_str()?.to_owned()))
+        Some((job["job"].as_str()?.to_owned(), job["host"].as_str()?.to_owned()))
     });
     // The first node has the Scheduler, and who hosts the job has to answer.
     let frozen = ["n2", "n3"].into_iter().find(|node| *node != home).unwrap();
     let why = ["job", &id, "why", "--cluster", &url, "--json"];
     let says = |why: &serde_json::Value, words: &str| why["chains"].to_string().contains(words);
-    ask_until(&why, |why| says(why, &format!(" on {frozen} for ")).then_some(()));
-    let pid = node_process(&scratch.path(&format!("cluster/{frozen}.toml")));
-    kill_process(pid, Signal::STOP).unwrap();
-    let told = exobus(&["job", &id, "why", "--cluster", &url]);
-    told.expect(0, &[]);
-    assert!(told.stdout.starts_with(&format!("job {id}: ")), "{}", told.stdout);
     let cause = format!("<- node {frozen} does not say what it does: no answer within 2 s");
-    assert!(told.stdout.contains(&cause), "{}", told.stdout);
+    let pid = node_process(&scratch.path(&format!("cluster/{frozen}.toml")));
+    // The frozen node may be the one that is asked; by the time that another one is, the node may count as dead.
+    let is_told = (0..TRIES).any(|_| {
+        ask_until(&why, |why| says(why, &format!(" on {frozen} for ")).then_some(()));
+        kill_process(pid, Signal::STOP).unwrap();
+        let told = exobus(&["job", &id, "why", "--cluster", &url]);
+        kill_process(pid, Signal::CONT).unwrap();
+        told.expect(0, &[]);
+        assert!(told.stdout.starts_with(&format!("job {id}: running")), "{}", told.stdout);
+        told.stdout.contains(&cause)
+    });
+    assert!(is_told, "the frozen node was never named");
 
-    kill_process(pid, Signal::CONT).unwrap();
     job.signal(Signal::INT);
     job.end(PATIENCE);
     cluster.signal(Signal::INT);
@@ -182,6 +188,7 @@ fn every_command_goes_to_the_cluster_that_the_configuration_names() {
     let told = configured(&["sort", &input, "--output", &scratch.text("told"), "--partitions", "8"]);
     assert!(told.stdout.contains(" nodes of local, ") || told.stdout.contains(" on 1 node of local, "), "{told:#?}");
     assert!(configured(&["explain", "sort", &input]).stdout.contains("on 2 nodes with"));
+    configured(&["explain", "sort", &scratch.text("missing")]).expect(3, &["missing"]);
     assert_eq!(configured(&["jobs"]).stdout, "no jobs\n");
     assert!(configured(&["doctor"]).stdout.contains("n2: 1 cpu"));
     configured(&["bench", "latency"]).expect(0, &[]);
@@ -211,13 +218,14 @@ fn clients_that_come_and_go_are_no_news_for_nodes() {
     let work = ["bench", "shuffle", "--maps", "4000", "--partitions", "1000", "--cluster", &url, "--json"];
     let client = Running::start(command(&work));
     ask_until(&["jobs", "--cluster", &url, "--json"], |jobs| jobs["jobs"][0]["job"].as_str().map(drop));
-    // One that leaves says so; of one that was killed the node notices that it is gone.
+    // Nobody there knows it: its job goes on, and others are answered.
     client.signal(Signal::KILL);
-    let line = cluster.wait_for("client-", PATIENCE).unwrap();
-    assert!(line.contains("peer is silent") && line.contains(" DEBUG "), "{line}");
+    let jobs =
+        ask_until(&["jobs", "--cluster", &url, "--json"], |jobs| jobs["jobs"][0]["job"].as_str().map(str::to_owned));
+    exobus(&["job", &jobs, "cancel", "--cluster", &url]).expect(0, &[]);
     cluster.signal(Signal::INT);
     let (_, said) = cluster.end(PATIENCE);
-    let news = said.iter().filter(|line| line.contains("client-") && !line.contains(" DEBUG "));
+    let news = said.iter().filter(|line| line.starts_with("n1 ") && line.contains("client"));
     assert_eq!(news.collect::<Vec<_>>(), [""; 0]);
 }
 
@@ -264,4 +272,54 @@ fn without_a_server_it_says_where_it_looked() {
     let mut command = command(&["dev", "--nats-server", "/nowhere/nats-server"]);
     command.env_remove("EXOBUS_NATS_SERVER");
     support::finish(command).expect(2, &["no nats-server at /nowhere/nats-server"]);
+}
+
+#[test]
+fn a_secure_cluster_sorts_and_goes_without_nothing() {
+    let scratch = Scratch::new();
+    let folder = scratch.text("cluster");
+    let root = scratch.text("root");
+    fs::create_dir(&root).unwrap();
+    let mut command = command(&["dev", "--secure", "--port", "0", "--memory", "128MiB", "--executors", "1"]);
+    command.args(["--root", &root, "--dir", &folder]);
+    let mut cluster = Running::start(command);
+    let ready = cluster.wait_for("ready at tls://", PATIENCE);
+    assert!(ready.is_some_and(|line| line.contains("3 nodes")), "{:#?}", cluster.seen);
+
+    let client = scratch.text("cluster/client.toml");
+    for name in ["n1.toml", "n2.toml", "n3.toml", "client.toml"] {
+        let text = fs::read_to_string(scratch.path(&format!("cluster/{name}"))).unwrap();
+        assert!(!text.contains("insecure_"), "{name}: {text}");
+        assert!(text.contains("data_ca_file") && text.contains("nats_nkey_seed_file"), "{name}: {text}");
+    }
+    for (input, output) in [("cluster/data/in", "cluster/data/out"), ("root/in", "root/out")] {
+        let (input, output) = (scratch.text(input), scratch.text(output));
+        exobus(&["generate", "--records", "300000", "--files", "5", &input]).expect(0, &[]);
+        let sort = exobus(&["sort", &input, "--output", &output, "--config", &client, "--partitions", "12", "--json"]);
+        sort.expect(0, &[]);
+        let sorted = exobus(&["validate", "--json", &output]);
+        sorted.expect(0, &[]);
+        assert_eq!(sorted.json()["checksum"], exobus(&["validate", "--json", &input]).json()["checksum"]);
+    }
+    // Jobs are kept to roots.
+    let outside = scratch.text("outside");
+    let sort = exobus(&["sort", &scratch.text("root/in"), "--output", &outside, "--config", &client]);
+    assert_ne!(sort.code, Some(0), "{}", sort.stderr);
+    assert!(!scratch.path("outside").exists());
+    // Who shows the server no certificate is nobody.
+    let text = fs::read_to_string(&client).unwrap();
+    let bare: Vec<_> =
+        text.lines().filter(|line| !line.starts_with("nats_cert") && !line.starts_with("nats_key")).collect();
+    fs::write(
+        scratch.path("bare.toml"),
+        bare.join("\n").replace("[security]", "connect_deadline = \"1s\"\n[security]"),
+    )
+    .unwrap();
+    let refused = exobus(&["jobs", "--config", &scratch.text("bare.toml")]);
+    assert_ne!(refused.code, Some(0), "{}", refused.stdout);
+
+    cluster.signal(Signal::INT);
+    let (code, said) = cluster.end(PATIENCE);
+    assert_eq!(code, Some(0), "{said:#?}");
+    nothing_runs(&scratch);
 }

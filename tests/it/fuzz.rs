@@ -67,7 +67,7 @@ macro_rules! targets {
 
 targets! {
     codec session_frame session sealed_message subject stream_record stream_rows stream_file
-    scheduler host client owner node merger results result_request membership answers post_item joblog executor
+    scheduler host owner node merger results result_request spec membership answers post_item joblog executor
     transfer_server transfer_client transfer_directory
     spill_footer index_entry config units claim manifest table_layout table_part table_sums
     table_condition

@@ -64,6 +64,32 @@ fn the_default_configuration_is_what_the_table_of_keys_says() {
 }
 
 #[test]
+fn the_schema_of_the_configuration_is_what_the_table_of_keys_says() {
+    check("configs/schema.json", &format!("{:#}\n", exobus::config::schema::schema()));
+}
+
+#[test]
+fn the_example_of_each_kind_of_job_is_what_its_fields_say() {
+    let mut files = Vec::new();
+    for (name, kind) in exobus::spec::kinds() {
+        let text = format!(
+            "# Made from the fields of kinds; a test keeps it so (`EXOBUS_RENEW=1 cargo test --test it made_files`).\n\
+             # exobus submit configs/jobs/{name}.toml\n\n{}",
+            kind.example_toml()
+        );
+        check(&format!("configs/jobs/{name}.toml"), &text);
+        files.push(format!("{name}.toml"));
+        match exobus::spec::Spec::parse(text.as_bytes()).and_then(|spec| spec.plan()) {
+            Ok(_) => assert_ne!(*name, "map_batches"),
+            // Functions are those of users.
+            Err(error) => assert_eq!((*name, error.at.as_deref()), ("map_batches", Some("function")), "{error}"),
+        }
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/jobs");
+    assert_eq!(crate::support::names(&folder), files, "an example of a kind that is not there");
+}
+
+#[test]
 fn messages_between_processes_change_only_on_purpose() {
     let samples = exobus::commands::protocols::text(None).unwrap();
     let text = format!(

@@ -1,21 +1,27 @@
 //! The command line, run as people run it, and what the workspace promises of itself.
 
 mod bad_input;
+mod burst;
+mod certificates;
 mod commands;
 mod config_files;
 mod crate_graph;
 mod dev;
+mod door;
 mod explain;
 mod fencing;
 mod formats;
 #[cfg(feature = "fuzzing")]
 mod fuzz;
 mod isolation;
+mod job_commands;
+mod job_timeline;
 mod jobs;
 mod limits;
 mod made_files;
 mod matrix;
 mod memory;
+mod nats_doc;
 mod output;
 mod own_node;
 mod paths;
@@ -23,6 +29,8 @@ mod recovery;
 mod resume;
 mod shipped;
 mod sort;
+mod submit;
+mod submitters;
 mod support;
 mod tables;
 mod tables_bad_input;
@@ -32,5 +40,6 @@ mod tables_matrix;
 mod tables_read;
 mod tables_records;
 mod tables_verbs;
+mod tenants;
 mod tokens;
 mod tour;

@@ -63,9 +63,7 @@ fn three_nodes(memory: &str, modes: &[&[&str]], records: &str, spills: bool) {
     let mut dev = command(&["dev"]);
     dev.args(options);
     let mut cluster = Running::start(dev);
-    let ready = cluster.wait_for("ready at nats://", Duration::from_secs(90));
-    let ready = ready.unwrap_or_else(|| panic!("{:#?}", cluster.seen));
-    let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
+    let url = cluster.ready_at("nats://", Duration::from_secs(90));
     every_strategy(&scratch, &["--cluster", &url], modes, records, spills);
     cluster.signal(rustix::process::Signal::INT);
     cluster.end(Duration::from_secs(90));

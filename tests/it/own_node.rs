@@ -86,7 +86,9 @@ async fn client_of(config: &Path) -> Client {
     let settings = NodeConfig::load(Some(config), &Overrides::default()).unwrap();
     let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
     let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
-    Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap()
+    Client::connect(ClientOptions { clock, random, deadline: PATIENCE, ..ClientOptions::new(bus, subjects) })
+        .await
+        .unwrap()
 }
 
 #[test]
@@ -116,24 +118,16 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
 
 /// Runs a program of the node as a job of its own.
 fn run(config: &Path, runtime: &tokio::runtime::Runtime, program: &str, number: u64) -> JobEnd {
-    run_for(config, runtime, "default", program, number).1
+    run_as_job(config, runtime, program, number).1
 }
 
-/// As [`run`], for a tenant; also the job.
-fn run_for(
-    config: &Path,
-    runtime: &tokio::runtime::Runtime,
-    tenant: &str,
-    program: &str,
-    number: u64,
-) -> (JobId, JobEnd) {
+/// As [`run`]; also the job.
+fn run_as_job(config: &Path, runtime: &tokio::runtime::Runtime, program: &str, number: u64) -> (JobId, JobEnd) {
     runtime.block_on(async {
-        let mut client = client_of(config).await;
-        let job = client.new_job();
-        let spec = JobSpec { tenant: tenant.into(), ..JobSpec::of(job, program, &number).unwrap() };
-        let end = client.run(spec, |_| {}, std::future::pending()).await.unwrap();
-        client.close().await;
-        (job, end)
+        let client = client_of(config).await;
+        let spec = JobSpec::of(client.new_job(), program, &number).unwrap();
+        let (client, job) = client.start(&spec).await.unwrap();
+        (job, client.follow(job, |_| {}, std::future::pending()).await.unwrap())
     })
 }
 
@@ -168,15 +162,6 @@ fn a_result_outlives_its_job_and_the_process_that_has_it_and_no_file_is_replaced
     let unknown = "0".repeat(31) + "1";
     ask(&["get", &unknown, "-o", &scratch.text("unknown")]).expect(2, &[&unknown]);
     ask(&["get", &id, "--file", "nothing.txt", "-o", &scratch.text("unknown")]).expect(2, &["nothing.txt"]);
-    // What is another tenant's is not there, in the same words.
-    let (theirs, end) = run_for(&config, &runtime, "another", "own.kept@1", 10);
-    assert!(matches!(end.kept, Some(exobus_actors::protocol::results::JobKept::Result { .. })), "{:?}", end.kept);
-    let theirs = ask(&["get", &theirs.to_string(), "-o", &scratch.text("unknown")])
-        .expect(2, &["no result"])
-        .stderr
-        .replace(&theirs.to_string(), "");
-    let never = ask(&["get", &unknown, "-o", &scratch.text("unknown")]).stderr.replace(&unknown, "");
-    assert_eq!(theirs, never);
     assert_eq!(list(), listed);
     // Who reads half of it and goes.
     for way in ["nats", "data", "auto"] {
@@ -232,7 +217,7 @@ fn prints_of_a_job_are_shown(config: &Path, runtime: &tokio::runtime::Runtime) {
     std::thread::scope(|scope| {
         let job = scope.spawn(|| {
             runtime.block_on(async {
-                let mut client = client_of(config).await;
+                let client = client_of(config).await;
                 let spec = JobSpec::of(client.new_job(), "own.squares@1", &1_000_000_u64).unwrap();
                 let mut tell = Some((tell, spec.job.to_string()));
                 let begun = |_| {
@@ -241,8 +226,7 @@ fn prints_of_a_job_are_shown(config: &Path, runtime: &tokio::runtime::Runtime) {
                     }
                 };
                 let cancelled = async { cancelled.await.unwrap_or(()) };
-                let end = client.run(spec, begun, cancelled).await.unwrap();
-                client.close().await;
+                let end = client.run_spec(spec, begun, cancelled).await.unwrap();
                 end.result
             })
         });

@@ -94,9 +94,8 @@ fn names_that_are_no_text_work_on_a_cluster() {
     let mut dev = command(&["dev", "--nodes", "2", "--port", "0", "--memory", "64MiB", "--executors", "1"]);
     dev.args(["--dir", &scratch.text("cluster")]);
     let mut dev = Running::start(dev);
-    let ready = dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
-    let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap();
-    every_job(&scratch, &["--cluster", url]);
+    let url = dev.ready_at("nats://", PATIENCE);
+    every_job(&scratch, &["--cluster", &url]);
     dev.signal(Signal::INT);
     assert_eq!(dev.end(PATIENCE).0, Some(0));
 }

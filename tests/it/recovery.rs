@@ -5,7 +5,16 @@ use crate::support;
 use support::cluster::{Cluster, is_sorted};
 
 /// Kills a node when so many tasks of a stage are done, some of them there.
+/// So often it is tried to kill a node while work goes on: who watches a job hears of it a moment later, and it may be over by then.
+const TRIES: usize = 10;
+
 fn survives(strategy: &str, stage: &str, done: usize, on_loss: &str) {
+    let heard = (0..TRIES).any(|_| survives_once(strategy, stage, done, on_loss));
+    assert!(heard, "the job never heard of a node that died");
+}
+
+/// Whether the job heard of it.
+fn survives_once(strategy: &str, stage: &str, done: usize, on_loss: &str) -> bool {
     let cluster = Cluster::start(on_loss);
     let mut killed = false;
     let (run, events) = cluster.sort(strategy, |events, _| {
@@ -19,11 +28,12 @@ fn survives(strategy: &str, stage: &str, done: usize, on_loss: &str) {
     let summary = run.json();
     let died =
         |event: &serde_json::Value| event["about"] == "n3" && (event["state"] == "Dead" || event["state"] == "Up");
-    assert!(events.of("Node").any(died), "the job heard of it");
+    let heard = events.of("Node").any(died);
     assert_eq!(summary["rows"], 1_000_000);
     assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);
     is_sorted(&cluster.scratch);
     cluster.end();
+    heard
 }
 
 #[test]
@@ -38,7 +48,7 @@ fn a_node_is_killed_among_the_reduces() {
 
 #[test]
 fn a_node_is_killed_among_the_merges_of_push() {
-    survives("push", "sort.merge", 2, "go-on");
+    survives("push", "sort.merge", 1, "go-on");
 }
 
 #[test]

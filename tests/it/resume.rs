@@ -194,8 +194,17 @@ fn a_job_that_ends_by_itself_leaves_no_log() {
     assert_eq!(logs(&scratch), [""; 0]);
 }
 
+/// So often it is tried to kill the host while work goes on: who watches a job hears of it a moment later, and it may be over by then.
+const TRIES: usize = 6;
+
 /// The node that hosts the job dies when so many tasks of a stage are done; the job goes on elsewhere, and its client with it.
 fn host_dies(strategy: &str, stage: &str, done: usize, on_loss: &str) -> Events {
+    let tried = (0..TRIES).map(|_| host_dies_once(strategy, stage, done, on_loss));
+    let taken_up = |events: &Events| events.of("JobStarted").count() >= 2;
+    tried.into_iter().find(taken_up).expect("the host never died before the job was over")
+}
+
+fn host_dies_once(strategy: &str, stage: &str, done: usize, on_loss: &str) -> Events {
     let cluster = Cluster::start(on_loss);
     let mut killed = None;
     let (run, events) = cluster.sort(strategy, |events, _| {

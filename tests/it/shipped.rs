@@ -29,19 +29,20 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Certificates of an authority of this test, as `ca.pem`, and NAME.pem and NAME.key for each name.
-fn certify(folder: &Path, names: &[&str]) {
-    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    params.distinguished_name.push(rcgen::DnType::CommonName, "lab");
-    let authority = rcgen::CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap();
-    write(&folder.join("ca.pem"), &authority.pem());
-    for name in names {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-        write(&folder.join(format!("{name}.pem")), &params.signed_by(&key, &authority).unwrap().pem());
-        write(&folder.join(format!("{name}.key")), &key.serialize_pem());
+/// The nodes of the shipped files.
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
+/// Certificates as the commands make them: of an authority for the server and those who connect to it, and of another one for data.
+fn certify(scratch: &Scratch) {
+    let (nats, data, out) = (scratch.text("nats-ca"), scratch.text("data-ca"), scratch.text("."));
+    for folder in [&nats, &data] {
+        exobus(&["config", "ca", folder]).expect(0, &[]);
     }
+    let others = ["--server", "localhost", "--client", "node", "--client", "submitter"];
+    exobus(&[&["config", "cert", "--ca", &nats][..], &others, &[&out]].concat()).expect(0, &[]);
+    let nodes = NODES.iter().flat_map(|node| ["--node", node]).collect::<Vec<_>>();
+    exobus(&[&["config", "cert", "--ca", &data, "--cluster", "lab"][..], &nodes, &[&out]].concat()).expect(0, &[]);
+    fs::copy(scratch.path("nats-ca/ca.pem"), scratch.path("ca.pem")).unwrap();
 }
 
 /// A server with the shipped file, killed when dropped.
@@ -54,7 +55,7 @@ struct Lab {
 impl Lab {
     fn start() -> Self {
         let scratch = Scratch::new();
-        certify(scratch.root(), &["server", "node", "submitter"]);
+        certify(&scratch);
         let mut text = fs::read_to_string(shipped("nats/cluster.conf")).unwrap();
         let mut at = 0;
         for role in ROLES {
@@ -63,6 +64,9 @@ impl Lab {
             assert!(text[..at].contains(&format!("# {role}:")), "the users of the file come in another order");
             text.replace_range(at..at + 56, &pair.public_key());
             write(&scratch.path(&format!("{role}.nk")), &pair.seed().unwrap());
+            let permissions = format!("roles/{role}.conf");
+            fs::create_dir_all(scratch.path("roles")).unwrap();
+            fs::copy(shipped(&format!("nats/{permissions}")), scratch.path(&permissions)).unwrap();
         }
         let here = scratch.root().to_str().unwrap();
         for (theirs, ours) in [
@@ -105,7 +109,7 @@ impl Lab {
 
     /// A command of somebody of this role, with a shipped file.
     fn command(&self, role: &str, file: &str, args: &[&str]) -> Command {
-        let config = shipped(&format!("cluster/{file}"));
+        let config = shipped(&format!("cluster/three/{file}"));
         let mut command = command(&[args, &["--config", config.to_str().unwrap()]].concat());
         let certified = if role == "node" { "node" } else { "submitter" };
         for (key, value) in [
@@ -115,6 +119,7 @@ impl Lab {
             ("CLUSTER__NATS_KEY_FILE", self.scratch.text(&format!("{certified}.key"))),
             ("CLUSTER__NATS_NKEY_SEED_FILE", self.scratch.text(&format!("{role}.nk"))),
             ("SECURITY__SUBMITTERS_TOKEN_FILE", self.scratch.text("submitters.token")),
+            ("SECURITY__DATA_CA_FILE", self.scratch.text("data-ca/ca.pem")),
         ] {
             command.env(format!("EXOBUS_{key}"), value);
         }
@@ -133,6 +138,8 @@ impl Lab {
         }
         command.env("EXOBUS_SECURITY__TOKEN_FILE", self.scratch.path("nodes.token"));
         command.env("EXOBUS_SECURITY__ROOTS", self.scratch.root());
+        command.env("EXOBUS_SECURITY__DATA_CERT_FILE", self.scratch.path(&format!("{name}.pem")));
+        command.env("EXOBUS_SECURITY__DATA_KEY_FILE", self.scratch.path(&format!("{name}.key")));
         command.env("EXOBUS_LOG", "info,async_nats=error");
         let mut node = Running::start(command);
         assert!(node.wait_for("ready ", PATIENCE).is_some(), "{name}: {:#?}", node.seen);
@@ -179,7 +186,7 @@ fn the_shipped_cluster_works_on_without_its_first_node_and_a_viewer_sees_its_job
         let seen = lab.jobs();
         seen.expect(0, &[]);
         if let Some(job) = seen.json()["jobs"].as_array().and_then(|jobs| jobs.first()) {
-            assert!(["working", "waiting"].contains(&job["state"].as_str().unwrap()), "{job}");
+            assert!(["queued", "starting", "running"].contains(&job["state"].as_str().unwrap()), "{job}");
             break;
         }
         assert!(clock.now() < PATIENCE, "a viewer sees no job");

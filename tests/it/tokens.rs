@@ -24,11 +24,13 @@ fn with_token(token: Option<&str>, args: &[&str]) -> Run {
 fn who_does_not_know_the_tokens_hears_which_one_and_does_nothing() {
     let scratch = Scratch::new();
     let mut dev = command(&["dev", "--nodes", "1", "--port", "0", "--memory", "256MiB", "--executors", "1"]);
-    // Its own token, not that of the environment.
-    dev.args(["--dir", &scratch.text("cluster")]).env_remove("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE");
+    // A token of its own, where it asks for none by itself.
+    let own = scratch.text("own.token");
+    exobus(&["config", "token", &own]).expect(0, &[]);
+    dev.args(["--dir", &scratch.text("cluster")]).env("EXOBUS_SECURITY__SUBMITTERS", "token");
+    dev.env("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE", &own);
     let mut dev = Running::start(dev);
-    let ready = dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
-    let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
+    let url = dev.ready_at("nats://", PATIENCE);
     let (other, config) = (scratch.text("other.token"), scratch.text("cluster/client.toml"));
     exobus(&["config", "token", &other]).expect(0, &[]);
 
@@ -39,13 +41,16 @@ fn who_does_not_know_the_tokens_hears_which_one_and_does_nothing() {
     let (missing, wrong) = ("asks for its submitters' token", "submitters' token of this process is not the cluster's");
     for (token, said) in [(None, missing), (Some(other.as_str()), wrong)] {
         with_token(token, &sort).expect(2, &[said, "security.submitters_token_file"]);
-        with_token(token, &["jobs", "--cluster", &url]).expect(2, &[said]);
+        let cancel = ["job", "0123456789abcdef0123456789abcdef", "cancel", "--cluster", &url];
+        with_token(token, &cancel).expect(2, &[said]);
+        // Who only looks needs none.
+        with_token(token, &["jobs", "--cluster", &url]).expect(0, &[]);
         let doctor = with_token(token, &["doctor", "--cluster", &url]);
         assert_eq!(doctor.code, Some(3), "{doctor:#?}");
         assert!(doctor.stdout.contains("BAD      token          the ") && doctor.stdout.contains(said), "{doctor:#?}");
     }
     assert!(!scratch.path("out").exists());
-    with_token(None, &[&sort[..], &["--config", &config]].concat()).expect(0, &[]);
+    with_token(Some(&own), &[&sort[..], &["--config", &config]].concat()).expect(0, &[]);
 
     // A node that has another token, and one that has none.
     let text = fs::read_to_string(scratch.path("cluster/n1.toml")).unwrap().replace("\"n1\"", "\"n4\"");

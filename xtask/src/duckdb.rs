@@ -1,4 +1,4 @@
-//! Provides a Python with DuckDB and pyarrow, in the versions that `requirements.txt` of the tests pins, below `target/duckdb/`.
+//! Provides a Python with DuckDB, pyarrow and nats-py, in the versions that `requirements.txt` of the tests pins, below `target/duckdb/`.
 
 use std::{
     env,
@@ -58,9 +58,9 @@ fn fetch(venv: &Path, requirements: &Path) -> Result<()> {
     }
 }
 
-/// One that does not import both is none.
+/// One that does not import all is none.
 fn check(python: PathBuf) -> Result<PathBuf> {
-    let said = run_quietly(Command::new(&python).args(["-c", "import duckdb, pyarrow.parquet; print('both')"]))?;
-    ensure!(said.trim() == "both", "{} says {said:?}", python.display());
+    let said = run_quietly(Command::new(&python).args(["-c", "import duckdb, nats, pyarrow.parquet; print('all')"]))?;
+    ensure!(said.trim() == "all", "{} says {said:?}", python.display());
     Ok(python)
 }

@@ -34,7 +34,11 @@ pub fn task(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> { .. }
 /// ```
 ///
+/// A type of the same name stands for the program where a client runs it: `client.run::<sort>(&params)`, see `registry::JobProgram`.
+///
 /// `give_back = function`, a `fn(JobId, P)`, is called when the job is over, where it ends: see `registry::Program::give_back`.
+/// `paths = function`, a `fn(&P) -> registry::Paths`, says which files these parameters name; `needs = function`, a `fn(&P) -> task::Resources`,
+/// what the largest of its tasks needs of a node: without a node that has it the job is refused.
 #[proc_macro_attribute]
 pub fn program(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(attributes as Options);
@@ -51,6 +55,8 @@ struct Options {
     deterministic: bool,
     commits: bool,
     give_back: Option<Path>,
+    paths: Option<Path>,
+    needs: Option<Path>,
 }
 
 impl Parse for Options {
@@ -70,9 +76,11 @@ impl Parse for Options {
                 }
                 ("commits", Expr::Lit(value)) if let Lit::Bool(flag) = &value.lit => options.commits = flag.value,
                 ("give_back", Expr::Path(path)) => options.give_back = Some(path.path.clone()),
+                ("paths", Expr::Path(path)) => options.paths = Some(path.path.clone()),
+                ("needs", Expr::Path(path)) => options.needs = Some(path.path.clone()),
                 _ => {
                     let text = "expected name = \"..\", version = N, arguments = [whole, stream, either], setup = function, \
-                                deterministic = true, commits = true or give_back = function";
+                                deterministic = true, commits = true, give_back = function, paths = function or needs = function";
                     return Err(syn::Error::new_spanned(&pair, text));
                 }
             }
@@ -202,7 +210,12 @@ fn expand_program(options: Options, function: ItemFn) -> syn::Result<Tokens> {
     let ident = function.sig.ident.clone();
     let name = options.name.unwrap_or_else(|| ident.to_string());
     let version = options.version.unwrap_or(1);
+    let visibility = &function.vis;
     let params = params_of(&function)?;
+    let ReturnType::Type(_, returned) = &function.sig.output else {
+        return Err(syn::Error::new_spanned(&function.sig, "expected `-> Result<_, JobError>`"));
+    };
+    let stands_for = format!("The program `{name}@{version}`, as a client names it.");
     let pass = if function.sig.inputs.len() == 2 { quote!(futures, params) } else { quote!(futures) };
     let give_back = match options.give_back {
         // Parameters that cannot be read were never run with.
@@ -213,10 +226,38 @@ fn expand_program(options: Options, function: ItemFn) -> syn::Result<Tokens> {
         })),
         None => quote!(::core::option::Option::None),
     };
+    let paths = match options.paths {
+        Some(function) => quote!(#function(&params)),
+        None => quote!({
+            let _ = &params;
+            #runtime::registry::Paths::default()
+        }),
+    };
+    let needs = match options.needs {
+        Some(function) => {
+            quote!(#runtime::decode_params::<#params>(bytes).map(|params| #function(&params)).unwrap_or_default())
+        }
+        None => quote!({
+            let _ = bytes;
+            #runtime::task::Resources::default()
+        }),
+    };
     Ok(quote! {
         #function
 
+        // An enum without variants takes the name as a type only, so that the function keeps it as a value.
+        #[doc = #stands_for]
+        #[allow(non_camel_case_types, dead_code)]
+        #visibility enum #ident {}
+
         const _: () = {
+            impl #runtime::registry::JobProgram for #ident {
+                type Params = #params;
+                type Value = <#returned as #runtime::registry::Returned>::Value;
+                const NAME: &'static str = #name;
+                const VERSION: u32 = #version;
+            }
+
             fn run(futures: #runtime::futures::Futures, bytes: &[u8])
                 -> #runtime::LocalBoxFuture<'_, ::core::result::Result<::std::vec::Vec<u8>, #runtime::task::JobError>>
             {
@@ -228,8 +269,19 @@ fn expand_program(options: Options, function: ItemFn) -> syn::Result<Tokens> {
                 })
             }
 
+            fn check(bytes: &[u8])
+                -> ::core::result::Result<#runtime::registry::Paths, ::std::string::String>
+            {
+                let params: #params = #runtime::check_params(bytes)?;
+                ::core::result::Result::Ok(#paths)
+            }
+
+            fn needs_of(bytes: &[u8]) -> #runtime::task::Resources {
+                #needs
+            }
+
             #runtime::inventory::submit! {
-                #runtime::registry::Program { name: #name, version: #version, run, give_back: #give_back }
+                #runtime::registry::Program { name: #name, version: #version, run, give_back: #give_back, check, needs: needs_of }
             }
         };
     })

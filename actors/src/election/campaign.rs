@@ -15,9 +15,13 @@ use super::core::{ANSWER_DEADLINE, CampaignCore, CampaignEffect, CampaignEvent, 
 use super::state::{Answer, MAKE_AFTER};
 use crate::durable::open_durable;
 use crate::joblog::JobLogs;
+#[cfg(feature = "simulation")]
+use crate::joblog::LogsLink;
+#[cfg(feature = "simulation")]
+use crate::jobs::journal::JournalLink;
 use crate::joining::{Beats, ClusterOptions, Names, NodeError, somebody_answers};
 use crate::membership::{Directory, MembershipEvent};
-use crate::scheduler::{Listing, SchedulerEvent, SchedulerLink};
+use crate::scheduler::{SchedulerEvent, SchedulerLink};
 use crate::shell::{Inbox, Post};
 
 /// The bucket, and its one key.
@@ -109,6 +113,10 @@ pub(crate) async fn lose(bus: &Bus, subjects: &Subjects) -> Result<(), BusError>
     if let Ok(keys) = Keys::open(bus, subjects, true, MAKE_DEADLINE).await? {
         keys.names.lose().await?;
         keys.kv.stream().delete().await?;
+    }
+    let logs = LogsLink::new(bus.clone(), subjects.clone());
+    if let Some(journal) = JournalLink::new(logs).get().await? {
+        journal.lose().await?;
     }
     match JobLogs::open(bus, subjects, true, MAKE_DEADLINE).await? {
         Some(logs) => logs.lose().await,
@@ -208,17 +216,15 @@ struct Runner {
     keys: Option<Keys>,
     /// ... and what it is asked.
     asked: Option<LocalBoxFuture<'static, CampaignEvent>>,
-    /// Answers who looks for the Scheduler, while it is here, ...
+    /// Answers who looks for the Scheduler, while it is here.
     place: Option<Service>,
-    /// ... and who wants to know its jobs.
-    listing: Option<Listing>,
     /// Answers who looks for it in vain, while it cannot be anywhere.
     trouble: Option<Service>,
 }
 
 impl Runner {
     fn new(parts: CampaignParts, keys: Option<Keys>) -> Self {
-        Self { parts, keys, asked: None, place: None, listing: None, trouble: None }
+        Self { parts, keys, asked: None, place: None, trouble: None }
     }
 
     async fn contend(mut self, base: u64, left: oneshot::Receiver<()>) {
@@ -276,11 +282,8 @@ impl Runner {
             CampaignEffect::Tell(event) => drop(self.parts.scheduler.send(event)),
             CampaignEffect::Serve(leader) => {
                 self.place = self.serve("scheduler", &leader).await;
-                let ways = (&self.parts.bus, &self.parts.post);
-                let listing = Listing::start(ways, &self.parts.subjects, self.parts.scheduler.address()).await;
-                self.listing = listing.map_err(|error| warn!(%error, "jobs are not listed to who asks")).ok();
             }
-            CampaignEffect::Withdraw => (self.place, self.listing) = (None, None),
+            CampaignEffect::Withdraw => self.place = None,
             CampaignEffect::Follow(leader) => drop(self.parts.link.follow(&leader)),
             CampaignEffect::EndOwn => self.parts.link.end_own(),
             CampaignEffect::Speak => drop(self.parts.membership.send(MembershipEvent::Speak)),

@@ -502,7 +502,9 @@ impl Futures {
     /// # Errors
     /// The runtime has ended.
     pub fn say(&self, text: &str) -> Result<(), JobError> {
-        self.call(ProgramCall::Say { text: text.to_owned() })
+        let mut text = text.to_owned();
+        self.0.printer.hide(&mut text);
+        self.call(ProgramCall::Say { text })
     }
 
     /// Prints a line for who watches the job. It never waits, and may be lost; see [`printing`](crate::printing). A program that is run

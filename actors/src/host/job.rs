@@ -25,6 +25,7 @@ use crate::joblog::NodeShape;
 use crate::joblog::Run;
 use crate::membership::Change;
 use crate::owner::{JobOutcome, OwnerActor, OwnerEvent, OwnerLog, OwnerParts};
+use crate::printing::Printer;
 use crate::protocol;
 use crate::protocol::host::JobEnd;
 use crate::protocol::results::JobKept;
@@ -57,6 +58,14 @@ pub(crate) enum RunEnd {
     Over(JobEnd),
     /// Without it: the job is run again, here or elsewhere.
     Abandoned(String),
+}
+
+/// What of an error a program has worded itself may have secrets of the node in it; those of tasks are worded where they ran.
+fn without_secrets(mut error: JobError, printer: &Printer) -> JobError {
+    if let JobError::Program { message } | JobError::Panic { message } = &mut error {
+        printer.hide(message);
+    }
+    error
 }
 
 impl RunEnd {
@@ -101,7 +110,9 @@ impl JobRun {
         admission.brings(known_bytes(&infos));
         let admission = Arc::new(admission);
         let printer = node.printing.of_program(job, &tenant);
+        let hides = printer.clone();
         let for_whom: Arc<str> = tenant.clone();
+        let quotas = node.tenants.quotas_of(&tenant);
         let (keeps, to_keep) = KeepCalls::queue();
         let owner = shell::spawn(
             &node.post,
@@ -119,7 +130,8 @@ impl JobRun {
                 admission: admission.clone(),
                 done,
                 log,
-                log_quota_bytes: node.log_quota_bytes,
+                log_quota_bytes: quotas.job_log_bytes.unwrap_or(node.log_quota_bytes),
+                quotas,
             }),
         );
         let futures = Futures::new(FuturesParts {
@@ -151,7 +163,9 @@ impl JobRun {
             admission.admitted().await;
             let program = async {
                 let result = AssertUnwindSafe(program(futures)).catch_unwind().await;
-                result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }))
+                let result =
+                    result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }));
+                result.map_err(|error| without_secrets(error, &hides))
             };
             let (result, outcome) = with_keeper(program, keeping, || handle.end_keeping()).await;
             kept.set(outcome);

@@ -2,18 +2,19 @@
 //!
 //! What it is told is in [`protocol::host`](crate::protocol::host).
 //!
-//! A job that is accepted is written down first ([`joblog`](crate::joblog)). When its host is gone, the Scheduler has another one
-//! resume it, or the client, which asks where it is by now, is there before; either way whoever opens the log runs the job.
-//!
-//! A client is a peer without a store: an actor of its own receives [`ClientMsg`].
+//! A job that has its turn is written down first ([`joblog`](crate::joblog)). When its host is gone, the Scheduler has another one
+//! resume it; whoever opens the log runs the job. The Scheduler is told when its program begins, when it commits, and how it ended; the next
+//! one is told again. What happens meanwhile is kept here for who asks ([`Ring`]): the latest of it, and what it adds up to.
 
 mod job;
 mod over;
 mod parts;
+mod ring;
 mod running;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use exobus_bus::BusError;
@@ -28,21 +29,24 @@ use job::{JobRun, RunEnd};
 pub(crate) use job::{offers, shapes};
 pub(crate) use over::JobsOver;
 pub(crate) use parts::NodeParts;
+use ring::Ring;
 pub(crate) use running::RunningJobs;
 
 use crate::causes;
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::Futures;
-use crate::ids::{JobId, JobSecret, NodeId};
+use crate::ids::{JobId, JobSecret};
 use crate::joblog::{JobLogs, LogError, Opened, Run};
+use crate::jobs::journal::JournalError;
 use crate::protocol;
-use crate::protocol::host::{CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::protocol::host::{HostMsg, JobEnd, JobSpec, Look, News};
+use crate::protocol::job::{BodiesAt, JobRecord, Outcome};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::SchedulerMsg;
 use crate::registry::programs;
 use crate::results::{discard, kept_by};
 
-use crate::shell::{Actor, Address, Kind, Scope};
+use crate::shell::{Actor, Kind, Reply, Scope};
 use crate::task::JobError;
 
 /// How often it is tried to write down how a job ended, and how long between two tries.
@@ -52,17 +56,28 @@ pub(crate) const CLOSE_AGAIN: Duration = Duration::from_secs(1);
 /// after 10 s: so long nobody is refused.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(12);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+/// How long who looks at a job may wait for something to happen.
+const LOOK_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// What is in a Host's mailbox.
 #[derive(Debug)]
 pub(crate) enum HostEvent {
     /// Somebody said this, in this process or another one.
     Wire(HostMsg),
-    /// A job has ended.
-    Ended {
+    /// The program of a job is about to begin.
+    Begins {
         /// The job.
         job: JobId,
     },
+    /// A job has ended here.
+    Ended {
+        /// The job.
+        job: JobId,
+        /// How.
+        how: Box<Hosted>,
+    },
+    /// Another Scheduler is followed, which may not know what the one before was told.
+    NewScheduler,
 }
 
 impl From<HostMsg> for HostEvent {
@@ -71,117 +86,183 @@ impl From<HostMsg> for HostEvent {
     }
 }
 
-/// Who listens to a job, and what who comes later must hear, too.
-#[derive(Default)]
-struct Audience {
-    clients: Vec<Address<ClientMsg>>,
-    /// What the program is and plans.
-    plan: Vec<Event>,
-    /// Tasks of each stage that are done, and how many of all were when the job was taken up again.
-    done: BTreeMap<Arc<str>, u64>,
-    resumed: u64,
-    cancelled: bool,
+/// What became of a job here.
+#[derive(Debug)]
+pub(crate) enum Hosted {
+    /// It is over.
+    Over(JobEnd),
+    /// It goes on elsewhere, or is not known.
+    Elsewhere,
+    /// There is no room for it, or its log cannot be written now.
+    TurnedAway(String),
 }
 
-impl Audience {
-    fn tell(&mut self, event: Event) {
-        match &event.kind {
-            EventKind::JobStarted { .. } | EventKind::StagePlanned { .. } => self.plan.push(event.clone()),
-            EventKind::TaskFinished { stage, .. } => *self.done.entry(stage.clone()).or_default() += 1,
-            EventKind::TaskResumed { stage, .. } => {
-                *self.done.entry(stage.clone()).or_default() += 1;
-                self.resumed += 1;
-            }
-            _ => {}
-        }
-        for client in &self.clients {
-            let _ = client.send(ClientMsg::Events(vec![event.clone()]));
-        }
-    }
-
-    fn join(&mut self, client: Address<ClientMsg>) {
-        // The same client asks again where it is not sure.
-        if self.clients.iter().all(|known| known.node() != client.node()) {
-            if let Some(first) = self.plan.first() {
-                let kind = EventKind::Joined { done: self.done.clone(), resumed: self.resumed };
-                let joined = Event { kind, ..first.clone() };
-                let _ = client.send(ClientMsg::Events(self.plan.iter().cloned().chain([joined]).collect()));
-            }
-            self.clients.push(client);
-        }
-    }
+/// With what a job is to run.
+enum Brought {
+    /// What it was accepted with.
+    Turn(Box<JobRecord>, BodiesAt),
+    /// What its log has.
+    Log,
 }
 
-type Shared<T> = Arc<Mutex<T>>;
+/// A job that runs here.
+#[derive(Clone, Default)]
+struct Running {
+    /// For whom it runs, as soon as that is known.
+    tenant: Arc<Mutex<Arc<str>>>,
+    ring: Ring,
+    /// Whether its program has begun.
+    begun: bool,
+    /// Whether somebody wants it to end.
+    cancelled: Arc<AtomicBool>,
+}
+
+/// A job that ran here.
+struct Ran {
+    job: JobId,
+    tenant: Arc<str>,
+    ring: Ring,
+    outcome: Box<Outcome>,
+    /// All of it, unless what it returned is large.
+    end: Option<Box<JobEnd>>,
+}
+
+/// What a program returned is kept here in so many bytes at most.
+const VALUE_KEPT_BYTES: usize = 64 << 10;
+
+/// Jobs of which it is remembered how they ended here: for who asks a moment later, and for the next Scheduler.
+const RAN_MAX: usize = 64;
 
 /// The actor.
 pub(crate) struct Host {
     node: NodeParts,
-    jobs: BTreeMap<JobId, Shared<Audience>>,
+    jobs: BTreeMap<JobId, Running>,
+    ran: VecDeque<Ran>,
 }
 
 impl Host {
     pub(crate) fn new(node: NodeParts) -> Self {
-        Self { node, jobs: BTreeMap::new() }
+        Self { node, jobs: BTreeMap::new(), ran: VecDeque::new() }
     }
 
-    /// Runs a job, unless it runs here already; `spec`: as a client gives it, else as it is in the log.
-    fn start(&mut self, job: JobId, spec: Option<JobSpec>, client: Option<&NodeId>, scope: &mut Scope<'_, Self>) {
-        let runs = self.jobs.contains_key(&job);
-        let audience = self.jobs.entry(job).or_default().clone();
-        if let Some(client) = client {
-            audience.lock().join(self.node.post.address::<ClientMsg>(client, CLIENT_ACTOR));
-        }
-        if runs {
+    /// Runs a job, unless it runs here already.
+    fn start(&mut self, job: JobId, brought: Brought, scope: &mut Scope<'_, Self>) {
+        if let Some(running) = self.jobs.get(&job) {
+            if running.begun {
+                self.tell_that_it_runs(job);
+            }
             return;
         }
-        let node = self.node.clone();
+        let running = self.jobs.entry(job).or_default().clone();
+        let (node, begins) = (self.node.clone(), scope.inbox().clone());
         let entered = node.running.enter();
         scope.later(async move {
-            if job.is_taken() {
-                let reason = format!("{job} is no id of a job: results are kept under such");
-                let end = JobEnd::failed(JobError::Runtime { reason });
-                audience.lock().clients.iter().for_each(|client| {
-                    let _ = client.send(ClientMsg::Finished { job, end: end.clone() });
-                });
-                return Some(HostEvent::Ended { job });
-            }
-            if let Some(end) = host(&node, job, spec, &audience).await {
-                for client in &audience.lock().clients {
-                    let _ = client.send(ClientMsg::Finished { job, end: end.clone() });
+            let begins = || drop(begins.send(HostEvent::Begins { job }));
+            let how = Box::new(host(&node, job, brought, &running, begins).await);
+            drop(entered);
+            Some(HostEvent::Ended { job, how })
+        });
+    }
+
+    fn tell(&self, message: SchedulerMsg) {
+        // The next Scheduler is told again.
+        let _ = self.node.scheduler.send(message);
+    }
+
+    fn tell_that_it_runs(&self, job: JobId) {
+        self.tell(SchedulerMsg::JobStarted { job, host: self.node.post.node().clone() });
+    }
+
+    fn ended(&mut self, job: JobId, how: Hosted) {
+        let Some(Running { tenant, ring, .. }) = self.jobs.remove(&job) else { return };
+        ring.close();
+        match how {
+            Hosted::Over(end) => {
+                let outcome = Box::new(Outcome::of(&end));
+                self.tell(SchedulerMsg::JobEnded { job, outcome: outcome.clone() });
+                let is_large = end.result.as_ref().is_ok_and(|value| value.len() > VALUE_KEPT_BYTES);
+                let end = (!is_large).then(|| Box::new(end));
+                let tenant = tenant.lock().clone();
+                self.ran.push_back(Ran { job, tenant, ring, outcome, end });
+                if self.ran.len() > RAN_MAX {
+                    self.ran.pop_front();
                 }
             }
-            drop(entered);
-            Some(HostEvent::Ended { job })
+            Hosted::Elsewhere => {}
+            Hosted::TurnedAway(reason) => self.tell(SchedulerMsg::JobTurnedAway { job, reason }),
+        }
+    }
+
+    /// What of a job somebody wants to know.
+    fn look(&self, job: JobId, look: Look, reply: Reply<Option<Box<News>>>, scope: &mut Scope<'_, Self>) {
+        let ran = || self.ran.iter().rev().find(|ran| ran.job == job).map(|ran| (ran.tenant.clone(), ran.ring.clone()));
+        let runs = self.jobs.get(&job).map(|running| (running.tenant.lock().clone(), running.ring.clone()));
+        let Some((tenant, ring)) = runs.or_else(ran) else {
+            return self.node.post.answer(reply, None);
+        };
+        let post = self.node.post.clone();
+        scope.later(async move {
+            let wait = Duration::from_millis(look.wait_ms).min(LOOK_WAIT_MAX);
+            let _ = match look.events {
+                0 => tokio::time::timeout(wait, ring.progressed(look.after)).await,
+                _ => tokio::time::timeout(wait, ring.changed(look.after)).await,
+            };
+            post.answer(reply, Some(Box::new(ring.news(&tenant, look))));
+            None
         });
     }
 }
 
-/// Runs a job to its end; `None`: it goes on elsewhere, or is not known.
-async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Shared<Audience>) -> Option<JobEnd> {
-    let known = spec.is_some();
-    let brings = spec.as_ref().map_or(0, |spec| spec.params.len() as u64);
+/// Runs a job to its end; `begins` is called when its program does.
+async fn host(node: &NodeParts, job: JobId, brought: Brought, running: &Running, begins: impl Fn()) -> Hosted {
+    if job.is_taken() {
+        let reason = format!("{job} is no id of a job: results are kept under such");
+        return Hosted::Over(JobEnd::failed(JobError::Runtime { reason }));
+    }
+    let brings = if let Brought::Turn(record, _) = &brought { record.plan.bytes } else { 0 };
+    if let Brought::Turn(record, _) = &brought
+        && !node.tenants.admits(&record.tenant)
+    {
+        warn!(job_id = %job, tenant = &*record.tenant, "job not taken up: this node's configuration has no such tenant");
+        return Hosted::TurnedAway(format!("its configuration has no tenant {}", record.tenant));
+    }
     // Before it is written down: one that is turned away is no job.
     let admission = match node.admission.enter(brings) {
         Ok(admission) => admission,
-        Err(crowded) => return turned_away(node, job, known, &crowded).await,
+        Err(crowded) => return turned_away(job, &crowded),
     };
-    let (spec, log) = match accept_patiently(node, job, spec).await {
+    let has_turn = matches!(brought, Brought::Turn(..));
+    let (brought, is_known) = match bring(node, job, brought).await {
+        Ok(Some(spec)) => (Some(spec), true),
+        Ok(None) => (None, false),
+        Err(error) => return turned_away(job, &error),
+    };
+    let (spec, log) = match accept_patiently(node, job, brought).await {
         Ok(Accepted::Runs(spec, log)) => (*spec, log),
-        Ok(Accepted::Over(end)) => return Some(*end),
-        Ok(Accepted::Unknown) => return None,
-        Err(error) => return turned_away(node, job, known, &error).await,
+        Ok(Accepted::Over(end)) => return Hosted::Over(*end),
+        Ok(Accepted::Unknown) if has_turn => {
+            let reason = "what it was to run with was lost with the NATS server".to_owned();
+            return Hosted::Over(JobEnd::failed(JobError::Runtime { reason }));
+        }
+        Ok(Accepted::Unknown) => return Hosted::Elsewhere,
+        Err(error) => return turned_away(job, &error),
     };
-    if !known {
+    if !is_known {
         admission.brings(spec.params.len() as u64);
     }
     info!(job_id = %job, program = spec.program, logged = log.is_some(), "job accepted");
+    *running.tenant.lock() = spec.tenant.clone();
+    running.ring.ran_before(log.as_ref().map_or(0, |log| log.head.runs()));
+    begins();
     let events = {
-        let audience = audience.clone();
-        // Events of single tasks are for those who run in this process; a client gets what progress is made of.
+        let (ring, scheduler) = (running.ring.clone(), node.scheduler.clone());
         let tell = move |event: Event| {
+            if event.kind == EventKind::Committing {
+                let _ = scheduler.send(SchedulerMsg::JobCommitting { job });
+            }
+            // Events of single tasks are for those who run in this process; others get what progress is made of.
             if event.kind.for_clients() {
-                audience.lock().tell(event);
+                ring.push(event);
             }
         };
         Some(EventSink::new(tell).sampled_every(spec.sample_ms))
@@ -194,10 +275,9 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
                 Box::new(move || give_back(job, &params)) as Box<dyn FnOnce()>
             });
             let run = JobRun { job, tenant, name: program, events, log, admission, give_back };
-            let cancelled = audience.clone();
             let program = |futures: Futures| -> LocalBoxFuture<'_, Result<Vec<u8>, JobError>> {
                 // It may have been before there was anybody to be told.
-                if cancelled.lock().cancelled {
+                if running.cancelled.load(Ordering::Relaxed) {
                     return Box::pin(std::future::ready(Err(JobError::Cancelled)));
                 }
                 (known.run)(futures, &params)
@@ -214,21 +294,34 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
         }
     };
     match end {
-        RunEnd::Over(end) => Some(end),
+        RunEnd::Over(end) => Hosted::Over(end),
         RunEnd::Abandoned(reason) => {
             info!(job_id = %job, reason, "job abandoned here");
-            None
+            Hosted::Elsewhere
         }
     }
 }
 
-/// A job is not taken up here, for this reason. `known`: its client is to hear of it, unless it was accepted before: then it goes on,
-/// later or elsewhere, and its client asks again.
-async fn turned_away(node: &NodeParts, job: JobId, known: bool, error: &dyn std::error::Error) -> Option<JobEnd> {
+/// A job is not taken up here, for this reason: it goes on, later or elsewhere.
+fn turned_away(job: JobId, error: &dyn std::error::Error) -> Hosted {
     let reason = causes(error);
     warn!(job_id = %job, reason, "job not taken up");
-    let unknown = known && !may_be_accepted(node, job).await;
-    unknown.then(|| JobEnd::failed(JobError::Runtime { reason }))
+    Hosted::TurnedAway(reason)
+}
+
+/// What a job is to run with; `None`: what its log has.
+async fn bring(node: &NodeParts, job: JobId, brought: Brought) -> Result<Option<JobSpec>, JournalError> {
+    let Brought::Turn(record, at) = brought else { return Ok(None) };
+    let bodies = match (&at, node.journal.get().await?) {
+        (BodiesAt::Here(bodies), _) => bodies.clone(),
+        (_, Some(journal)) => match journal.bodies(job, &at).await? {
+            Some(bodies) => bodies,
+            None => return Ok(None),
+        },
+        (_, None) => return Err(JournalError::NoBodies(job)),
+    };
+    let JobRecord { tenant, program, sample_ms, .. } = *record;
+    Ok(Some(JobSpec { job, tenant, program, params: bodies.plan, sample_ms, plan_pieces: 0 }))
 }
 
 /// Runs a job whose program is at hand; where it is `logged`, it can be taken up again.
@@ -338,15 +431,6 @@ fn over(node: &NodeParts, job: JobId) {
     let _ = node.scheduler.send(SchedulerMsg::JobDone { job });
 }
 
-/// Whether a job may have been written down, as far as that can be known.
-async fn may_be_accepted(node: &NodeParts, job: JobId) -> bool {
-    match node.logs.get().await {
-        Ok(Some(logs)) => !matches!(logs.spec(job).await, Ok(None)),
-        Ok(None) => false,
-        Err(_) => true,
-    }
-}
-
 /// Writes down how a job ended, before anybody is told: else who takes it up again would do it again.
 async fn close(logs: &JobLogs, job: JobId, end: &JobEnd) {
     for _ in 0..CLOSES_MAX {
@@ -372,11 +456,16 @@ async fn close(logs: &JobLogs, job: JobId, end: &JobEnd) {
 impl Host {
     fn message(&mut self, message: HostMsg, scope: &mut Scope<'_, Self>) {
         match message {
-            HostMsg::Start { spec, client } => self.start(spec.job, Some(spec), Some(&client), scope),
-            HostMsg::Resume { job } => self.start(job, None, None, scope),
+            HostMsg::Run { record, bodies } => self.start(record.job, Brought::Turn(record, bodies), scope),
+            HostMsg::Resume { job } => self.start(job, Brought::Log, scope),
+            HostMsg::Look { job, look, reply } => self.look(job, look, reply, scope),
+            HostMsg::TellEnd { job, reply } => {
+                let ran = self.ran.iter().rev().find(|ran| ran.job == job);
+                self.node.post.answer(reply, ran.and_then(|ran| ran.end.clone()));
+            }
             HostMsg::Cancel { job } => {
-                if let Some(audience) = self.jobs.get(&job) {
-                    audience.lock().cancelled = true;
+                if let Some(running) = self.jobs.get(&job) {
+                    running.cancelled.store(true, Ordering::Relaxed);
                 }
                 let owner =
                     self.node.post.address::<OwnerMsg>(self.node.post.node(), &protocol::owner::actor_name(job));
@@ -390,10 +479,33 @@ impl Actor for Host {
     type Message = HostMsg;
     type Event = HostEvent;
 
+    fn started(&mut self, scope: &mut Scope<'_, Self>) {
+        let (mut leaders, inbox) = (self.node.scheduler.changes(), scope.inbox().clone());
+        scope.later(async move {
+            while leaders.changed().await.is_ok() {
+                let _ = inbox.send(HostEvent::NewScheduler);
+            }
+            None
+        });
+    }
+
     fn handle(&mut self, event: HostEvent, scope: &mut Scope<'_, Self>) {
         match event {
             HostEvent::Wire(message) => self.message(message, scope),
-            HostEvent::Ended { job } => drop(self.jobs.remove(&job)),
+            HostEvent::Begins { job } => {
+                if let Some(running) = self.jobs.get_mut(&job) {
+                    running.begun = true;
+                    self.tell_that_it_runs(job);
+                }
+            }
+            HostEvent::Ended { job, how } => self.ended(job, *how),
+            HostEvent::NewScheduler => {
+                let begun = self.jobs.iter().filter(|(_, running)| running.begun);
+                begun.for_each(|(job, _)| self.tell_that_it_runs(*job));
+                for Ran { job, outcome, .. } in &self.ran {
+                    self.tell(SchedulerMsg::JobEnded { job: *job, outcome: outcome.clone() });
+                }
+            }
         }
     }
 

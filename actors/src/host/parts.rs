@@ -9,6 +9,7 @@ use crate::admission::Admission;
 use crate::event::NodeFigures;
 use crate::futures::{Compute, Home};
 use crate::joblog::LogsLink;
+use crate::jobs::journal::JournalLink;
 use crate::membership::Directory;
 use crate::node_manager::{Gate, Stager};
 use crate::printing::Printing;
@@ -16,6 +17,7 @@ use crate::random::Random;
 use crate::results::ResultsParts;
 use crate::scheduler::SchedulerLink;
 use crate::shell::Post;
+use crate::tenants::Tenants;
 
 /// What a job needs of the node that hosts it.
 #[derive(Clone)]
@@ -36,8 +38,12 @@ pub(crate) struct NodeParts {
     pub(crate) printing: Printing,
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
+    /// What is known of jobs beyond that.
+    pub(crate) journal: JournalLink,
     /// Bytes that the log of a job may have.
     pub(crate) log_quota_bytes: u64,
+    /// For whom jobs run, and what these may do.
+    pub(crate) tenants: Tenants,
     /// Where jobs run that this node hosts.
     pub(crate) home: Home,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,

@@ -1,11 +1,12 @@
 //! The executor process's side: maps the region, runs what it is told, asks for the rest.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,13 +83,12 @@ fn serve() -> io::Result<()> {
     std::thread::Builder::new().name("exobus-control".into()).spawn(move || listening.listen(control.into()))?;
 
     let connection = Arc::new(Connection::new(calls.into())?);
-    let ToChild::Start { roots } = connection.wait()? else { return Err(io::Error::other("no greeting")) };
-    let roots = Roots::open(&roots).map_err(io::Error::other)?;
+    let ToChild::Start = connection.wait()? else { return Err(io::Error::other("no greeting")) };
     let store = LentStore::map(region, connection.clone(), Arc::new(SystemClock::new()))?;
     let mut executor = ChildExecutor {
         connection: connection.clone(),
         store,
-        roots,
+        roots: BTreeMap::new(),
         last_path: last_path.into(),
         states: HashMap::new(),
     };
@@ -112,7 +112,8 @@ fn serve() -> io::Result<()> {
 struct ChildExecutor {
     connection: Arc<Connection>,
     store: LentStore,
-    roots: Roots,
+    /// The folders that each tenant's tasks are kept to, opened once.
+    roots: BTreeMap<Vec<PathBuf>, Roots>,
     last_path: LastPath,
     states: HashMap<&'static str, SetupState>,
 }
@@ -135,6 +136,14 @@ impl ChildExecutor {
 
     fn execute(&mut self, function: &Function, run: Run, cancelled: Arc<AtomicBool>) -> Result<Done, TaskFailure> {
         let failed = TaskError::into_failure;
+        let roots = match self.roots.entry(run.roots) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(new) => {
+                let opened = Roots::open(new.key());
+                let opened = opened.map_err(|error| TaskFailure::new(FailureKind::Error, crate::causes(&error)))?;
+                new.insert(opened).clone()
+            }
+        };
         let state = state_of(function, &mut self.states).map_err(failed)?;
         let connection = &self.connection;
         let args = run.args.into_iter().map(|argument| borrowed(&self.store, connection, argument)).collect();
@@ -144,7 +153,7 @@ impl ChildExecutor {
         };
         let parts = ContextParts {
             store: Objects::Lent(self.store.clone()),
-            roots: self.roots.clone(),
+            roots,
             job: run.job,
             task: run.task,
             attempt: run.attempt,
@@ -380,11 +389,11 @@ mod tests {
             // As a node that has not looked what the process has said meanwhile.
             node.send(&ToChild::Ping, &mut || true).unwrap();
             assert!(matches!(node.receive::<FromChild>(&mut || true).unwrap().said, Said::Ready));
-            node.send(&ToChild::Start { roots: Vec::new() }, &mut || true).unwrap();
+            node.send(&ToChild::Start, &mut || true).unwrap();
             node.send(&ToChild::Answer(Answer::Granted), &mut || true).unwrap();
             asks.join().unwrap().unwrap();
         });
-        assert!(matches!(connection.wait().unwrap(), ToChild::Start { .. }));
+        assert!(matches!(connection.wait().unwrap(), ToChild::Start));
     }
 
     #[test]

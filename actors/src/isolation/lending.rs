@@ -7,6 +7,7 @@ use exobus_store::{Scratch, Store, StoreError, WriterOptions};
 
 use super::wire::{Answer, LentArgument, LentInPlace, Run, Said};
 use crate::ids::CopyId;
+use crate::registry::Roots;
 use crate::registry::{Argument, Granted, InPlace};
 use crate::task::TaskSpec;
 
@@ -26,11 +27,18 @@ impl Lending {
     }
 
     /// Lends what an attempt starts with.
-    pub(super) fn run(&mut self, serial: u64, spec: &TaskSpec, args: Vec<Argument>, memory: Granted) -> Run {
+    pub(super) fn run(
+        &mut self,
+        serial: u64,
+        (spec, roots): (&TaskSpec, &Roots),
+        args: Vec<Argument>,
+        memory: Granted,
+    ) -> Run {
         self.in_place.clear();
         let outside = memory.outside.map_or(0, |granted| self.desk.lend_outside(granted));
         Run {
             serial,
+            roots: roots.paths(),
             function: spec.function.to_string(),
             params: spec.params.clone(),
             job: spec.job,

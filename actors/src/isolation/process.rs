@@ -47,6 +47,8 @@ pub(crate) struct Attempted<'a> {
     pub(crate) spec: &'a TaskSpec,
     pub(crate) args: Vec<Argument>,
     pub(crate) memory: Granted,
+    /// Where it may read and write files.
+    pub(crate) roots: &'a Roots,
     pub(crate) cancelled: &'a AtomicBool,
     pub(crate) account: &'a Account,
     pub(crate) announce: &'a mut dyn FnMut(u32, Output),
@@ -59,20 +61,14 @@ pub(crate) struct IsolatedExecutor {
     isolation: Arc<Isolation>,
     secrets: Secrets,
     store: Store,
-    roots: Roots,
     clock: Arc<dyn Clock>,
     process: Option<Process>,
     oom_kills: OomKills,
 }
 
 impl IsolatedExecutor {
-    pub(crate) fn new(
-        (isolation, secrets): (Arc<Isolation>, Secrets),
-        store: Store,
-        roots: Roots,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { isolation, secrets, store, roots, clock, process: None, oom_kills: OomKills::default() }
+    pub(crate) fn new((isolation, secrets): (Arc<Isolation>, Secrets), store: Store, clock: Arc<dyn Clock>) -> Self {
+        Self { isolation, secrets, store, clock, process: None, oom_kills: OomKills::default() }
     }
 
     /// Runs an attempt. While this panics there is no process.
@@ -117,7 +113,7 @@ impl IsolatedExecutor {
             }
             debug!(process = process.child.id(), own_bytes, fresh, "executor process is replaced");
         }
-        Process::start((&self.isolation, &self.secrets), &self.store, &self.roots, &*self.clock)
+        Process::start((&self.isolation, &self.secrets), &self.store, &*self.clock)
     }
 }
 
@@ -137,12 +133,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(
-        (isolation, secrets): (&Isolation, &Secrets),
-        store: &Store,
-        roots: &Roots,
-        clock: &dyn Clock,
-    ) -> io::Result<Self> {
+    fn start((isolation, secrets): (&Isolation, &Secrets), store: &Store, clock: &dyn Clock) -> io::Result<Self> {
         let (handshake, inherited) = UnixStream::pair()?;
         let (calls, calls_there) = UnixStream::pair()?;
         let frames = Frames::with_ticks(calls)?;
@@ -180,7 +171,7 @@ impl Process {
         let descriptors = [store.region_fd(), calls_there.as_fd(), control_there.as_fd(), process.last_path.as_fd()];
         let greeted = send_descriptors(&handshake, descriptors);
         drop((handshake, calls_there, control_there));
-        greeted.and_then(|()| process.greet(roots, clock)).map_err(|error| {
+        greeted.and_then(|()| process.greet(clock)).map_err(|error| {
             let (status, words) = process.end();
             let died = death::describe(None, status, false);
             io::Error::other(format!(
@@ -221,11 +212,11 @@ impl Process {
         false
     }
 
-    fn greet(&mut self, roots: &Roots, clock: &dyn Clock) -> io::Result<()> {
+    fn greet(&mut self, clock: &dyn Clock) -> io::Result<()> {
         let Some(frames) = &mut self.frames else { return Err(io::ErrorKind::NotConnected.into()) };
         let began = clock.now();
         let mut go_on = || clock.now().saturating_sub(began) < START_MAX;
-        frames.send(&ToChild::Start { roots: roots.paths() }, &mut go_on)?;
+        frames.send(&ToChild::Start, &mut go_on)?;
         match frames.receive::<FromChild>(&mut go_on)?.said {
             Said::Ready => Ok(()),
             _ => Err(out_of_turn("something")),
@@ -240,7 +231,7 @@ impl Process {
     ) -> Result<Result<Finished, TaskFailure>, Option<Verdict>> {
         let (Some(frames), Some(control)) = (&mut self.frames, &self.control) else { return Err(None) };
         self.attempts += 1;
-        let Attempted { spec, args, mut memory, cancelled, account, announce, output } = attempted;
+        let Attempted { spec, roots, args, mut memory, cancelled, account, announce, output } = attempted;
         self.memory.begins(spec.memory_max_bytes, memory.declared.take());
         let mut watch = Watch {
             clock,
@@ -259,7 +250,7 @@ impl Process {
         };
         self.last_path.clear();
         self.words.go_to(Some(output));
-        let run = self.lending.run(self.attempts, spec, args, memory);
+        let run = self.lending.run(self.attempts, (spec, roots), args, memory);
         watch.granted(self.lending.outside_bytes());
         let exchange = (|| -> io::Result<_> {
             frames.send(&ToChild::Run(Box::new(run)), &mut || watch.look())?;

@@ -31,11 +31,7 @@ pub(super) const DESCRIPTORS: usize = 4;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToChild {
     /// First of all.
-    Start {
-        /// Folders that tasks are kept to.
-        #[serde(with = "crate::paths")]
-        roots: Vec<PathBuf>,
-    },
+    Start,
     /// Is it there?
     Ping,
     /// Run an attempt.
@@ -49,6 +45,9 @@ pub(super) enum ToChild {
 pub(super) struct Run {
     /// What it is called on the control socket: rises with each.
     pub(super) serial: u64,
+    /// Folders that it is kept to; none: it may read and write everywhere.
+    #[serde(with = "crate::paths")]
+    pub(super) roots: Vec<PathBuf>,
     pub(super) function: String,
     pub(super) params: Bytes,
     pub(super) job: JobId,
@@ -234,6 +233,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         Said::Finished(Err(failure)),
     ];
     let run = Run {
+        roots: vec!["/data".into()],
         serial: 1,
         function: "f@1".to_owned(),
         params: Bytes::from_static(b"params"),
@@ -249,7 +249,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         outside_bytes: 0,
     };
     let told = [
-        ToChild::Start { roots: vec!["/data".into()] },
+        ToChild::Start,
         ToChild::Ping,
         ToChild::Run(Box::new(run)),
         ToChild::Answer(Answer::Chunk(None)),

@@ -41,7 +41,7 @@ impl Clock for Noon {
 
 fn spec(job: u128) -> JobSpec {
     let (program, params) = ("sort@1".to_owned(), Vec::new().into());
-    JobSpec { job: JobId::from_u128(job), tenant: "default".into(), program, params, sample_ms: 0 }
+    JobSpec { job: JobId::from_u128(job), tenant: "default".into(), program, params, sample_ms: 0, plan_pieces: 0 }
 }
 
 fn learned() -> Entry {

@@ -29,7 +29,7 @@ fn quota() -> (u64, Arc<dyn Clock>) {
 
 fn spec() -> JobSpec {
     let (program, params) = ("sort@1".to_owned(), Vec::new().into());
-    JobSpec { job: JobId::from_u128(7), tenant: "default".into(), program, params, sample_ms: 0 }
+    JobSpec { job: JobId::from_u128(7), tenant: "default".into(), program, params, sample_ms: 0, plan_pieces: 0 }
 }
 
 fn end() -> Entry {

@@ -21,6 +21,8 @@ pub enum Entry {
     Choice(Choice),
     /// A task completed: for the first time, or again, since what it had made was lost.
     Done(TaskDone),
+    /// A task is about to be handed out that makes the job's output visible: whoever takes the job up goes on to its end.
+    Committing,
     /// The log ends here, before its job: what comes next is not noted, and the job cannot be taken up again.
     Cut(Cut),
     /// The job is over, and this is what its program returned.
@@ -70,6 +72,8 @@ pub struct Past {
     pub choices: Vec<Choice>,
     /// What they got done.
     pub done: Vec<TaskDone>,
+    /// Whether they had begun to make its output visible.
+    pub committing: bool,
     /// Since when, and why, the log lacks what the job did.
     pub cut: Option<Cut>,
     /// How the job ended, where whoever ran it could not note that elsewhere.
@@ -84,6 +88,7 @@ impl Past {
                     self.runs += 1;
                     self.secret.get_or_insert(secret);
                 }
+                Entry::Committing => self.committing = true,
                 Entry::Cut(cut) => self.cut = Some(cut),
                 Entry::End(result) => self.end = Some(result),
                 Entry::Choice(choice) => self.choices.push(choice),
@@ -106,9 +111,9 @@ mod tests {
         let done = TaskDone { task: TaskId::from_u128(1), node: NodeId::new("a"), outputs, made_by, consumed, values };
         let mut past = Past::default();
         past.add(vec![run(7), Entry::Choice(given_up(1)), Entry::Done(done.clone())]);
-        past.add(vec![run(8), Entry::Choice(given_up(2)), Entry::End(Ok(Bytes::from_static(b"7")))]);
+        past.add(vec![run(8), Entry::Choice(given_up(2)), Entry::Committing, Entry::End(Ok(Bytes::from_static(b"7")))]);
         let choices = vec![given_up(1), given_up(2)];
         let (secret, end) = (Some(JobSecret::from_u128(7)), Some(Ok(Bytes::from_static(b"7"))));
-        assert_eq!(past, Past { runs: 2, secret, choices, done: vec![done], cut: None, end });
+        assert_eq!(past, Past { runs: 2, secret, choices, done: vec![done], committing: true, cut: None, end });
     }
 }

@@ -1,5 +1,6 @@
 //! Where the logs of all jobs are.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +54,13 @@ const TAKEOVERS_MAX: usize = 32;
 const SPEC_WAIT: Duration = Duration::from_millis(500);
 /// Records that are read at a time.
 const RECORDS: usize = 256;
+/// Pieces that are read at a time.
+const PIECES: usize = 16;
+/// What pieces of parameters, and of specs, are called in the log of their job.
+pub(crate) const PLAN: &str = "plan";
+pub(crate) const SPEC_TEXT: &str = "spectext";
+/// Bytes of a piece of what is too large for one message.
+const PIECE_BYTES: usize = 192 << 10;
 /// What a record takes in a stream beside its payload, about: subject, headers and what servers keep with them.
 const RECORD_EXTRA_BYTES: u64 = 256;
 
@@ -126,6 +134,12 @@ impl LogsLink {
     /// The file that holds the log of the only job, where there is one.
     pub fn file(&self) -> Option<&Path> {
         self.0.as_ref()?.file.as_deref()
+    }
+
+    /// The bus that keeps the logs of all jobs of a cluster; `None` where there are no logs, or those of one job alone.
+    pub(crate) fn cluster(&self) -> Option<(&Bus, &Subjects)> {
+        let link = self.0.as_ref().filter(|link| link.file.is_none())?;
+        Some((&link.bus, &link.subjects))
     }
 
     /// The logs; `None` where there are none. The first call may take seconds.
@@ -240,6 +254,11 @@ impl Head {
         self.secret
     }
 
+    /// How many runs began before.
+    pub(crate) fn runs(&self) -> u32 {
+        self.runs
+    }
+
     /// Whether earlier runs are not known here, and nodes may know of some: servers were emptied.
     pub(crate) fn forgets(&self) -> bool {
         self.runs == 0 && self.last.identity.starts_with(ANEW)
@@ -350,6 +369,14 @@ impl JobLogs {
         Subject::parse(&format!("{}.{job}", self.ends_prefix))
     }
 
+    /// Bytes of what there is of jobs that are not over.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn bytes(&self) -> Result<u64, LogError> {
+        Ok(self.jobs.state().await?.bytes)
+    }
+
     /// Notes that a job was accepted; nothing where it was noted before.
     ///
     /// # Errors
@@ -357,7 +384,12 @@ impl JobLogs {
     pub async fn accept(&self, spec: &JobSpec) -> Result<(), LogError> {
         let subject = self.subject(spec.job, "spec")?;
         let id = format!("{}-spec", spec.job);
-        match append(&self.jobs, &subject, encode(spec)?, (Expect::LastOfSubject(0), &id), SOON).await {
+        let mut record = spec.clone();
+        if spec.params.len() > PIECE_BYTES {
+            record.plan_pieces = self.put_pieces(spec.job, PLAN, &spec.params).await?;
+            record.params = bytes::Bytes::new();
+        }
+        match append(&self.jobs, &subject, encode(&record)?, (Expect::LastOfSubject(0), &id), SOON).await {
             Ok(_) | Err(BusError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -369,7 +401,96 @@ impl JobLogs {
     /// See [`LogError`].
     pub async fn spec(&self, job: JobId) -> Result<Option<JobSpec>, LogError> {
         let record = self.jobs.last(&self.subject(job, "spec")?).await?;
-        record.map(|record| decode(job, &record)).transpose()
+        let Some(mut spec) = record.map(|record| decode::<JobSpec>(job, &record)).transpose()? else { return Ok(None) };
+        if spec.plan_pieces > 0 {
+            let pieces = std::mem::take(&mut spec.plan_pieces);
+            let Some(params) = self.pieces(job, PLAN, pieces).await? else { return Ok(None) };
+            spec.params = params;
+        }
+        Ok(Some(spec))
+    }
+
+    /// Puts bytes into the log of a job that is not accepted yet, or was, in pieces that messages can carry; returns how many.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn put_pieces(&self, job: JobId, what: &str, bytes: &[u8]) -> Result<u32, LogError> {
+        let mut count = 0;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            let subject = self.subject(job, &format!("{what}.{count}"))?;
+            let id = format!("{job}-{what}-{count}");
+            let piece = bytes::Bytes::copy_from_slice(piece);
+            match append(&self.jobs, &subject, piece, (Expect::LastOfSubject(0), &id), SOON).await {
+                Ok(_) | Err(BusError::Conflict { .. }) => count += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(count)
+    }
+
+    /// The bytes that were [put](Self::put_pieces) into it in so many pieces; `None`: some are not there any more.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn pieces(&self, job: JobId, what: &str, count: u32) -> Result<Option<bytes::Bytes>, LogError> {
+        let mut bytes = bytes::BytesMut::new();
+        for number in 0..count {
+            let piece = self.jobs.last(&self.subject(job, &format!("{what}.{number}"))?).await?;
+            let Some(piece) = piece else { return Ok(None) };
+            bytes.extend_from_slice(&piece.message.payload);
+        }
+        Ok(Some(bytes.freeze()))
+    }
+
+    /// The jobs of which there are pieces of a spec: accepted ones, and such as never were.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn with_pieces(&self) -> Result<BTreeSet<JobId>, LogError> {
+        let mut jobs = BTreeSet::new();
+        let take = async |record: &Record| {
+            // `...<job>.spectext.0`
+            jobs.extend(record.subject.as_str().rsplit('.').nth(2).and_then(|job| job.parse::<JobId>().ok()));
+            Ok(())
+        };
+        self.each_last(&format!("*.{SPEC_TEXT}.0"), PIECES, take).await?;
+        Ok(jobs)
+    }
+
+    /// Hands over the last record of each of these subjects of jobs; so many are read at a time.
+    async fn each_last(
+        &self,
+        of_jobs: &str,
+        at_a_time: usize,
+        mut take: impl AsyncFnMut(&Record) -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
+        let subjects = Pattern::parse(&format!("{}.{of_jobs}", self.jobs_prefix))?;
+        // Its identity is always there.
+        if self.jobs.state().await?.records <= 1 {
+            return Ok(());
+        }
+        let mut reader = self.jobs.read(ReadFrom::LastOfEachSubject, Some(subjects)).await?;
+        loop {
+            let batch = reader.next(at_a_time, SPEC_WAIT).await?;
+            for record in &batch.records {
+                take(record).await?;
+            }
+            if batch.caught_up || batch.records.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Forgets the pieces of a job that was not accepted; whether it was none. One that some node hosts is left alone.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn forget_pieces(&self, job: JobId) -> Result<bool, LogError> {
+        if self.jobs.last(&self.subject(job, "spec")?).await?.is_some() {
+            return Ok(false);
+        }
+        self.forget(job).await?;
+        Ok(true)
     }
 
     /// Begins a run of an accepted job on a node: whoever wrote its log before cannot any more. `fresh`: its secret, where it has none yet.
@@ -611,36 +732,20 @@ impl JobLogs {
     }
 
     async fn accepted(&self, unreadable: impl Fn(LogError) -> Result<(), LogError>) -> Result<Vec<JobSpec>, LogError> {
-        let specs = Pattern::parse(&format!("{}.*.spec", self.jobs_prefix))?;
         let mut jobs = Vec::new();
-        // Its identity is always there.
-        if self.jobs.state().await?.records <= 1 {
-            return Ok(jobs);
-        }
-        let mut reader = self.jobs.read(ReadFrom::LastOfEachSubject, Some(specs)).await?;
-        loop {
-            let batch = reader.next(RECORDS, SPEC_WAIT).await?;
-            for record in &batch.records {
-                // `...<job>.spec`
-                let job = record.subject.as_str().rsplit('.').nth(1).and_then(|job| job.parse().ok());
-                let spec: JobSpec = match decode(job.unwrap_or(JobId::from_u128(0)), record) {
-                    Ok(spec) => spec,
-                    Err(error) => {
-                        unreadable(error)?;
-                        continue;
-                    }
-                };
+        let take = async |record: &Record| {
+            // `...<job>.spec`
+            let job = record.subject.as_str().rsplit('.').nth(1).and_then(|job| job.parse().ok());
+            match decode::<JobSpec>(job.unwrap_or(JobId::from_u128(0)), record) {
+                Err(error) => unreadable(error)?,
                 // Whoever noted the end was stopped before the rest was forgotten.
-                if self.end(spec.job).await?.is_some() {
-                    self.forget(spec.job).await?;
-                } else {
-                    jobs.push(spec);
-                }
+                Ok(spec) if self.end(spec.job).await?.is_some() => self.forget(spec.job).await?,
+                Ok(spec) => jobs.push(spec),
             }
-            if batch.caught_up || batch.records.is_empty() {
-                return Ok(jobs);
-            }
-        }
+            Ok(())
+        };
+        self.each_last("*.spec", RECORDS, take).await?;
+        Ok(jobs)
     }
 }
 
@@ -668,6 +773,7 @@ mod tests {
             program: "sort@1".to_owned(),
             params: Vec::new().into(),
             sample_ms: 0,
+            plan_pieces: 0,
         }
     }
 
@@ -693,6 +799,22 @@ mod tests {
         chaos.heal();
         logs.accept(&spec()).await.unwrap();
         assert!(logs.spec(spec().job).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn pieces_of_jobs_that_were_never_accepted_are_found_and_forgotten() {
+        let (_, logs) = logs().await;
+        let jobs = [7, 8].map(JobId::from_u128);
+        for job in jobs {
+            logs.put_pieces(job, SPEC_TEXT, &vec![b' '; PIECE_BYTES + 1]).await.unwrap();
+            logs.put_pieces(job, PLAN, b"plan").await.unwrap();
+        }
+        logs.accept(&spec()).await.unwrap();
+        assert_eq!(logs.with_pieces().await.unwrap(), jobs.into());
+        assert!(!logs.forget_pieces(jobs[0]).await.unwrap(), "a node hosts it");
+        assert!(logs.forget_pieces(jobs[1]).await.unwrap());
+        assert_eq!(logs.with_pieces().await.unwrap(), [jobs[0]].into());
+        assert_eq!(logs.pieces(jobs[1], PLAN, 1).await.unwrap(), None);
     }
 
     #[tokio::test]

@@ -57,13 +57,15 @@ mod version_tests;
 
 /// The version of records of logs, of what was accepted and of how jobs ended; a change of their types is another version.
 ///
-/// 1: records had no version but the codec's. 2: this.
-pub const LOG_VERSION: u8 = 2;
+/// 1: records had no version but the codec's. 2: it did not say that a job commits, and what a job was accepted with was in one record.
+/// 3: this.
+pub const LOG_VERSION: u8 = 3;
 
 pub use choice::{Choice, FoldDue, NodeShape};
 pub use cut::Cut;
 pub use entry::{Entry, Past, TaskDone};
 pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
+pub(crate) use logs::{PLAN, SPEC_TEXT};
 pub use writer::LogNews;
 pub(crate) use writer::{JobLog, Written, bytes_of};
 

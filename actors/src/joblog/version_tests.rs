@@ -18,7 +18,7 @@ const SECRET: JobSecret = JobSecret::from_u128(9);
 
 fn spec(job: u128) -> JobSpec {
     let (program, params) = ("sort@1".to_owned(), Bytes::from_static(&[0x81, 0xa1, b'p', 7]));
-    JobSpec { job: JobId::from_u128(job), tenant: "default".into(), program, params, sample_ms: 500 }
+    JobSpec { job: JobId::from_u128(job), tenant: "default".into(), program, params, sample_ms: 500, plan_pieces: 0 }
 }
 
 /// One record of each kind, with one of each entry and choice.
@@ -44,6 +44,7 @@ fn entries() -> Vec<Entry> {
         Entry::Choice(Choice::Time(1_790_000_000_000)),
         Entry::Choice(Choice::Random(7)),
         Entry::Done(done),
+        Entry::Committing,
         Entry::End(Ok(Bytes::from_static(b"result"))),
         Entry::End(Err(JobError::Cancelled)),
     ]
@@ -57,7 +58,7 @@ fn end() -> JobEnd {
 /// Logs of jobs that were not over when a release was replaced must be known for as long as it says that it knows them.
 #[test]
 fn the_stored_sample_is_what_is_written_and_read() {
-    let stored = &include_bytes!("../../tests/samples/joblog-2.bin")[..];
+    let stored = &include_bytes!("../../tests/samples/joblog-3.bin")[..];
     let records = [encode(&spec(7)).unwrap(), encode(&entries()).unwrap(), encode(&end()).unwrap()];
     let written: Vec<u8> =
         records.iter().flat_map(|record| [&(record.len() as u32).to_le_bytes()[..], record].concat()).collect();
@@ -69,10 +70,10 @@ fn the_stored_sample_is_what_is_written_and_read() {
         rest = behind;
         record
     };
-    assert_eq!(codec::decode_checked_as::<JobSpec>(2, next()).unwrap(), spec(7));
-    assert_eq!(codec::decode_checked_as::<Vec<Entry>>(2, next()).unwrap(), entries());
-    assert_eq!(codec::decode_checked_as::<JobEnd>(2, next()).unwrap(), end());
-    assert_eq!(LOG_VERSION, 2, "another version has a sample of its own, and this one says that it is not read");
+    assert_eq!(codec::decode_checked_as::<JobSpec>(3, next()).unwrap(), spec(7));
+    assert_eq!(codec::decode_checked_as::<Vec<Entry>>(3, next()).unwrap(), entries());
+    assert_eq!(codec::decode_checked_as::<JobEnd>(3, next()).unwrap(), end());
+    assert_eq!(LOG_VERSION, 3, "another version has a sample of its own, and this one says that it is not read");
 }
 
 /// Logs with a job of another release, 7, and one of this, 8; the stream, and the subject of the log of 7.
@@ -95,11 +96,11 @@ async fn logs_with_another_version(version: u8, spec_too: bool) -> (JobLogs, Str
 
 #[tokio::test]
 async fn a_log_of_another_version_is_refused_with_both_numbers_and_nothing_is_done_to_it() {
-    for version in [1, LOG_VERSION + 1] {
+    for version in [1, 2, LOG_VERSION + 1] {
         let says_both = |error: LogError| {
             let text = error.to_string();
-            let both = format!("is of version {version}, this exobus reads version 2: use the exobus that wrote it");
-            assert!(matches!(error, LogError::Version { found, known: 2, .. } if found == version), "{error:?}");
+            let both = format!("is of version {version}, this exobus reads version 3: use the exobus that wrote it");
+            assert!(matches!(error, LogError::Version { found, known: 3, .. } if found == version), "{error:?}");
             assert!(text.contains(&both) && text.contains(&JobId::from_u128(7).to_string()), "{text}");
         };
         let (logs, stream, log) = logs_with_another_version(version, true).await;

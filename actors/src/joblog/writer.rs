@@ -179,7 +179,7 @@ pub(crate) fn bytes_of(entry: &Entry) -> usize {
         }
         Entry::Choice(choice) => choice.bytes(ENTRY_BYTES / 2),
         Entry::End(Ok(value)) => value.len(),
-        Entry::Run { .. } | Entry::Cut(_) | Entry::End(Err(_)) => 0,
+        Entry::Run { .. } | Entry::Committing | Entry::Cut(_) | Entry::End(Err(_)) => 0,
     };
     ENTRY_BYTES + values
 }

@@ -232,21 +232,10 @@ pub(crate) async fn find_scheduler(
     search: Search,
     clock: &Arc<dyn Clock>,
 ) -> Result<Leader, NodeError> {
-    ask_scheduler(bus, subjects, WHERE, search, clock).await
-}
-
-/// Asks a service of the Scheduler until it answers.
-pub(crate) async fn ask_scheduler<T: DeserializeOwned>(
-    bus: &Bus,
-    subjects: &Subjects,
-    question: (&str, &str),
-    search: Search,
-    clock: &Arc<dyn Clock>,
-) -> Result<T, NodeError> {
     let (started, refusals) = (clock.now(), Refusals::default());
     let mut trouble: Option<Trouble> = None;
     loop {
-        if let Some(answer) = ask(bus, subjects, question, &refusals).await? {
+        if let Some(answer) = ask(bus, subjects, WHERE, &refusals).await? {
             return Ok(answer);
         }
         let told = ask_trouble(bus, subjects, &refusals).await?;

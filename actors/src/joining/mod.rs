@@ -7,8 +7,8 @@ mod options;
 
 pub use asking::takes_as_node;
 pub(crate) use asking::{
-    Beats, NoScheduler, Search, agree_on_submitters, ask_scheduler, ask_where, find_scheduler, hear_beats, pump,
-    register, somebody_answers,
+    Beats, NoScheduler, Search, agree_on_submitters, ask_where, find_scheduler, hear_beats, pump, register,
+    somebody_answers,
 };
 pub(crate) use naming::{Name, Names};
 pub use options::{ClusterOptions, NodeError};

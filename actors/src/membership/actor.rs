@@ -90,6 +90,18 @@ impl Directory {
         self.members.read().get(node).is_some_and(|member| member.health.is_gone())
     }
 
+    /// Resolves when a node is gone, as far as is known here, or there is another process of its name.
+    pub(crate) async fn gone(&self, node: &NodeId) {
+        let mut changes = self.changes();
+        let incarnation = || self.members.read().get(node).map(|member| member.incarnation);
+        let now = incarnation();
+        while !self.is_gone(node) && incarnation() == now {
+            if let Err(broadcast::error::RecvError::Closed) = changes.recv().await {
+                return std::future::pending().await;
+            }
+        }
+    }
+
     /// Everybody who was heard, by name.
     pub fn members(&self) -> Vec<Member> {
         self.members.read().values().cloned().collect()

@@ -16,6 +16,7 @@ use crate::futures::{Compute, Home};
 use crate::host::{JobsOver, NodeParts, RunningJobs};
 use crate::isolation::{self, ExecutorKind};
 use crate::joblog::LogsLink;
+use crate::jobs::journal::JournalLink;
 use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
 use crate::merger::{MergerEvent, PushCount};
@@ -25,7 +26,9 @@ use crate::printing::Printing;
 use crate::random::Random;
 use crate::results::{Adopting, ResultRecords, ResultsBase, ResultsParts};
 use crate::scheduler::SchedulerLink;
+use crate::shell::calls::Calls;
 use crate::shell::{Inbox, Post};
+use crate::tenants::Tenants;
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
 
 /// Where jobs run in a cluster.
@@ -59,7 +62,9 @@ pub(super) struct Base {
     pub(super) link: SchedulerLink,
     pub(super) jobs_over: JobsOver,
     pub(super) logs: LogsLink,
+    pub(super) journal: JournalLink,
     log_quota_bytes: u64,
+    pub(super) tenants: Tenants,
     pub(super) results: ResultsBase,
     /// What nodes show each other on the data plane.
     data_token: Arc<str>,
@@ -104,6 +109,7 @@ impl Base {
         let fetching = ClientOptions {
             node: options.name.to_string(),
             network: options.network.clone(),
+            tls: options.tls.clone(),
             random: options.random.clone(),
             ..ClientOptions::default()
         };
@@ -116,7 +122,7 @@ impl Base {
             count: options.executors,
             spin: Self::spin(options),
             store: store.clone(),
-            roots: options.roots.clone(),
+            tenants: options.tenants.clone(),
             clock: options.clock.clone(),
             gate: gate.clone(),
             isolation: Arc::new(options.isolation.clone()),
@@ -128,8 +134,10 @@ impl Base {
         let home = Home { cluster, log: logs.file().map(Into::into) };
         let results = results(options, &store)?;
         Ok(Self {
+            journal: JournalLink::new(logs.clone()),
             logs,
             log_quota_bytes: options.log_quota_bytes,
+            tenants: options.tenants.clone(),
             results,
             data_token: token.into(),
             home,
@@ -223,6 +231,7 @@ impl Base {
             transfer: self.transfer.clone(),
             data_address: self.data_address(),
             data_token: self.data_token.clone(),
+            calls: Calls::default(),
         };
         NodeParts {
             results,
@@ -234,7 +243,9 @@ impl Base {
             random: self.random.clone(),
             compute: self.compute.clone(),
             logs: self.logs.clone(),
+            journal: self.journal.clone(),
             log_quota_bytes: self.log_quota_bytes,
+            tenants: self.tenants.clone(),
             printing: self.printing.0.clone(),
             home: self.home.clone(),
             running: RunningJobs::new(),
@@ -286,6 +297,7 @@ fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store)
         node: options.name.to_string(),
         listen: cluster.listen,
         network: options.network.clone(),
+        tls: options.tls.clone(),
         ..ServerOptions::default()
     };
     TransferServer::start_with(serving, &data_token(cluster)?, store.clone(), options.clock.clone())

@@ -20,10 +20,11 @@ use super::base::{Base, Jobs};
 use super::leftovers::delete_leftovers;
 use super::registered::keep_registered;
 use super::{ClusterOptions, Node, NodeError, NodeOptions, Work};
+use crate::api::Door;
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::host::{Host, NodeParts};
 use crate::ids::{Epoch, Incarnation};
-use crate::joblog::LogsLink;
+use crate::jobs::journal::JournalLink;
 use crate::joining::{Name, Names, Search, agree_on_submitters, ask_where, find_scheduler, hear_beats, pump, register};
 use crate::membership::{Membership, MembershipEvent, MembershipParts, Renewal, State as MembershipState};
 use crate::merger::Merger;
@@ -35,6 +36,7 @@ use crate::protocol::scheduler::{Leader, NodeSpec, SchedulerMsg};
 use crate::registry::{Function, functions, programs};
 use crate::results::Results;
 use crate::scheduler::{Scheduler, SchedulerEvent, SchedulerOptions};
+use crate::services::{self, ServicesParts};
 use crate::shell::{self, Fatal, Inbox, Post, PostOptions};
 use crate::transfer::network::Network;
 
@@ -164,7 +166,7 @@ pub(crate) async fn inhabit(
     loop {
         // Everything that an incarnation has spawned goes with it.
         let spawned = tokio::task::LocalSet::new();
-        let next = spawned.run_until(live(&base, &options, &mut orders, &mut ready, renewal)).await;
+        let next = spawned.run_until(Box::pin(live(&base, &options, &mut orders, &mut ready, renewal))).await;
         drop(spawned);
         let Some(next) = next else { break };
         base.post.renew(next.state.incarnation());
@@ -276,7 +278,12 @@ impl Running {
     }
 
     fn alone(base: &Base, options: &NodeOptions) -> Self {
-        let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), LogsLink::default());
+        let scheduler = Scheduler::new(
+            base.post.clone(),
+            SchedulerOptions::default(),
+            base.tenants.quotas(),
+            JournalLink::default(),
+        );
         let scheduler = shell::spawn(&base.post, protocol::scheduler::ACTOR, scheduler);
         let epoch = Epoch(1);
         let _ = scheduler.send(SchedulerEvent::Elected { epoch, until: Duration::MAX, succeeds: false });
@@ -319,7 +326,12 @@ impl Running {
 
         // A candidate's is there all the time, and acts while its node is elected.
         let scheduler = cluster.scheduler.then(|| {
-            let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), base.logs.clone());
+            let scheduler = Scheduler::new(
+                base.post.clone(),
+                SchedulerOptions::default(),
+                base.tenants.quotas(),
+                base.journal.clone(),
+            );
             shell::spawn(&base.post, protocol::scheduler::ACTOR, scheduler)
         });
         let (renew, renewals) = mpsc::unbounded_channel();
@@ -352,6 +364,11 @@ impl Running {
             }
         };
         actix_rt::spawn(pump(events, base.post.clone(), base.directory.clone()));
+        let (bus, subjects) = (cluster.bus.clone(), cluster.subjects.clone());
+        let door = Door::new(parts.clone(), bus.clone(), subjects.clone());
+        let calls = door.calls();
+        door.open().await?;
+        services::open(ServicesParts { node: parts.clone(), bus, subjects, door: calls }).await?;
 
         // One deadline is for finding the Scheduler.
         let (spec, join_by) = (node_spec(base, options), base.opened_at + 2 * cluster.join_deadline);
@@ -574,6 +591,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
             stager,
             executors: base.executors.clone(),
             printing: base.printing.0.clone(),
+            tenants: base.tenants.clone(),
             functions: offered(options),
             resources: options.resources.clone(),
             spin: Base::spin(options),

@@ -134,7 +134,7 @@ impl Node {
         T: Send + 'static,
     {
         let (tenant, params) = ("local".into(), Default::default());
-        let spec = JobSpec { job, tenant, program: name.to_owned(), params, sample_ms: 0 };
+        let spec = JobSpec { job, tenant, program: name.to_owned(), params, sample_ms: 0, plan_pieces: 0 };
         let value = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&value);
         let program = async move |futures| {

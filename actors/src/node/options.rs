@@ -13,9 +13,10 @@ use crate::joblog::{LogsLink, QUOTA_BYTES};
 use crate::joining::ClusterOptions;
 use crate::printing::Secrets;
 use crate::random::{Random, SystemRandom};
-use crate::registry::Roots;
 use crate::task::Resources;
+use crate::tenants::Tenants;
 use crate::transfer::network::{Network, RealNetwork};
+use crate::transfer::tls::DataTls;
 
 /// How a node is set up.
 pub struct NodeOptions {
@@ -32,8 +33,8 @@ pub struct NodeOptions {
     /// Functions and programs that it offers, "name@version", of those that this binary has; `None`: all. What it does
     /// not offer is not placed here, and refused.
     pub functions: Option<BTreeSet<String>>,
-    /// Where the tasks of jobs may read and write files. Default: everywhere.
-    pub roots: Roots,
+    /// For whom jobs run, and what these may do. Default: one tenant, whose jobs read and write files everywhere.
+    pub tenants: Tenants,
     /// What nobody may print: `***` stands in its place.
     pub secrets: Secrets,
     /// The object store; `executors` is taken from above.
@@ -57,6 +58,8 @@ pub struct NodeOptions {
     pub results_kept: Duration,
     /// Over which objects go from node to node, where there is a cluster.
     pub network: Arc<dyn Network>,
+    /// What the node shows, and whom it believes, on those connections. Default: nothing, all goes in the clear.
+    pub tls: Option<DataTls>,
 }
 
 impl NodeOptions {
@@ -71,7 +74,7 @@ impl NodeOptions {
             resources: Resources::cpu(1000 * executors as u64),
             labels: BTreeMap::new(),
             functions: None,
-            roots: Roots::default(),
+            tenants: Tenants::default(),
             secrets: Secrets::default(),
             store: StoreOptions { memory_bytes: store_bytes, ..StoreOptions::default() },
             disk: Arc::new(RealDisk::default()),
@@ -83,6 +86,7 @@ impl NodeOptions {
             compute: Arc::new(ComputeThreads),
             results_kept: crate::results::KEPT_FOR,
             network: Arc::new(RealNetwork::new()),
+            tls: None,
         }
     }
 

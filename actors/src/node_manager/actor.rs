@@ -34,6 +34,7 @@ use crate::registry::Function;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Inbox, Kind, Post, Scope};
 use crate::task::{Parts, Resources};
+use crate::tenants::Tenants;
 
 /// What a NodeManager is made of.
 pub struct NodeManagerParts {
@@ -44,6 +45,8 @@ pub struct NodeManagerParts {
     pub(crate) executors: Arc<dyn ExecutorLink>,
     /// Where tasks print.
     pub(crate) printing: Printing,
+    /// For whom jobs run.
+    pub(crate) tenants: Tenants,
     /// What the node offers.
     pub(crate) functions: BTreeMap<Arc<str>, &'static Function>,
     pub(crate) resources: Resources,
@@ -68,6 +71,7 @@ pub struct NodeManager {
     stager: Stager,
     executors: Arc<dyn ExecutorLink>,
     printing: Printing,
+    tenants: Tenants,
     /// Where they report.
     reports: Arc<Inbox<NodeEvent>>,
     figures: Box<dyn Fn() -> NodeFigures>,
@@ -97,6 +101,7 @@ impl NodeManager {
             stager: parts.stager,
             executors: parts.executors,
             printing: parts.printing,
+            tenants: parts.tenants,
             reports: Arc::new(inbox.clone()),
             figures: parts.figures,
             now: None,
@@ -268,9 +273,14 @@ impl Actor for NodeManager {
     }
 
     fn handle(&mut self, event: NodeEvent, scope: &mut Scope<'_, Self>) {
-        if let NodeEvent::Wire(NodeMsg::Watch { job, tenant, .. }) = &event {
-            // It comes before the first task.
-            self.printing.belongs_to(*job, tenant);
+        match &event {
+            NodeEvent::Wire(NodeMsg::Watch { job, tenant, .. }) => {
+                // It comes before the first task.
+                self.tenants.job_begins(*job, tenant);
+                self.printing.belongs_to(*job, tenant);
+            }
+            NodeEvent::Wire(NodeMsg::EndJob { job }) => self.tenants.job_ends(*job),
+            _ => {}
         }
         let arguments = self.core.arguments_of(&event);
         let at_once = arguments.and_then(|(spec, function, arguments)| self.stager.at_once(spec, function, arguments));
@@ -282,9 +292,11 @@ impl Actor for NodeManager {
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
         let now = self.now.take().unwrap_or_else(|| self.clock.now());
         self.core.flush(now);
-        let NodeCounts { attempts, sets, jobs } = self.core.counts();
+        let NodeCounts { attempts, waiting, handed, sets, jobs } = self.core.counts();
         let census = self.post.census();
         census.set(Kind::Attempt, attempts);
+        census.set(Kind::AttemptWaiting, waiting);
+        census.set(Kind::AttemptHanded, handed);
         census.set(Kind::Set, sets);
         census.set(Kind::JobAtNode, jobs);
         let hands = self.perform(scope);

@@ -91,6 +91,10 @@ struct Cancelled {
 pub(crate) struct NodeCounts {
     /// Those that were cancelled and run on, too.
     pub(crate) attempts: usize,
+    /// Of them those that wait, for their arguments or for an executor.
+    pub(crate) waiting: usize,
+    /// Of them those that executors have.
+    pub(crate) handed: usize,
     pub(crate) sets: usize,
     pub(crate) jobs: usize,
 }
@@ -208,7 +212,10 @@ impl<P: Default> NodeCore<P> {
     }
 
     pub(crate) fn counts(&self) -> NodeCounts {
+        let [waiting, handed] = self.state.counts();
         NodeCounts {
+            waiting,
+            handed,
             attempts: self.attempts.len() + self.cancelled.len(),
             sets: self.sets.len(),
             jobs: self.owners.len().max(self.runs.len()).max(self.watched.len()),

@@ -212,7 +212,7 @@ fn the_owner_of_an_earlier_run_is_turned_away_and_told_so() {
     for late in [define(1, here()), parts] {
         assert_eq!(world.on(late), ["stale"]);
     }
-    assert_eq!(world.core.counts(), NodeCounts { attempts: 0, sets: 0, jobs: 1 });
+    assert_eq!(world.core.counts(), NodeCounts { attempts: 0, waiting: 0, handed: 0, sets: 0, jobs: 1 });
     let attempt = Attempt::of(CopyNumber::new(1, 1).unwrap());
     assert_eq!(world.run(TaskSpec { attempt, ..spec(1) }), ["hand 1"]);
 }
@@ -493,5 +493,5 @@ fn figures_are_told_to_those_who_want_them_and_what_came_once() {
     assert_eq!(world.on(NodeMsg::EndJob { job: JOB }), ends);
     assert_eq!(world.on(NodeEvent::Timer(NodeTimer::Sample)), [""; 0], "nobody wants them any more");
     assert_eq!(world.finished(1, Ok(vec![])), ["delete 1.0, 1.1"], "nobody is told");
-    assert_eq!(world.core.counts(), NodeCounts { attempts: 0, sets: 0, jobs: 0 });
+    assert_eq!(world.core.counts(), NodeCounts { attempts: 0, waiting: 0, handed: 0, sets: 0, jobs: 0 });
 }

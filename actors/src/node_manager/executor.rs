@@ -13,13 +13,14 @@ use exobus_store::{Clock, Store};
 use super::event::NodeEvent;
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::isolation::{Attempted, ExecutorKind, IsolatedExecutor, Isolation};
-use crate::printing::{Output as Printed, Printer, Printing};
+use crate::printing::{Output as Printed, Printer, Printing, Prints as _};
 use crate::registry::{
-    Account, Argument, ContextParts, Finished, Function, Granted, Objects, Roots, SetupState, Shortage, TaskContext,
+    Account, Argument, ContextParts, Finished, Function, Granted, Objects, SetupState, Shortage, TaskContext,
     TaskError, state_of,
 };
 use crate::shell::Inbox;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
+use crate::tenants::Tenants;
 
 use super::gate::Gate;
 use super::staging::PrivateCopy;
@@ -155,8 +156,8 @@ pub(crate) struct ExecutorParts {
     pub(crate) spin: Duration,
     /// Where tasks write.
     pub(crate) store: Store,
-    /// Where they may read and write files.
-    pub(crate) roots: Roots,
+    /// For whom they work, and where these may read and write files.
+    pub(crate) tenants: Tenants,
     pub(crate) clock: Arc<dyn Clock>,
     /// They start nothing while it is closed.
     pub(crate) gate: Gate,
@@ -258,7 +259,7 @@ impl Thread {
 pub(crate) struct Executor {
     index: u32,
     store: Store,
-    roots: Roots,
+    tenants: Tenants,
     clock: Arc<dyn Clock>,
     states: HashMap<&'static str, SetupState>,
     kind: ExecutorKind,
@@ -268,18 +269,17 @@ pub(crate) struct Executor {
 
 impl Executor {
     pub(crate) fn new(index: usize, parts: &ExecutorParts) -> Self {
-        let ExecutorParts { store, roots, clock, isolation, printing, .. } = parts;
+        let ExecutorParts { store, tenants, clock, isolation, printing, .. } = parts;
         Self {
             index: index as u32,
             store: store.clone(),
-            roots: roots.clone(),
+            tenants: tenants.clone(),
             clock: clock.clone(),
             states: HashMap::new(),
             kind: isolation.executor,
             isolated: IsolatedExecutor::new(
                 (isolation.clone(), printing.secrets().clone()),
                 store.clone(),
-                roots.clone(),
                 clock.clone(),
             ),
             printing: Arc::new(printing.clone()),
@@ -301,7 +301,7 @@ impl Executor {
         // It may have left a printer behind.
         output.flush();
         let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
-        let (outcome, figures, value) = match outcome {
+        let (mut outcome, figures, value) = match outcome {
             Ok(Ok(Finished { outputs, consumed, figures, value })) => (Ok((outputs, consumed)), figures, value),
             Ok(Err(failure)) => (Err(failure), TaskFigures::default(), None),
             Err(panic) => {
@@ -309,6 +309,9 @@ impl Executor {
                 (Err(failure), TaskFigures::default(), None)
             }
         };
+        if let Err(failure) = &mut outcome {
+            output.hide(&mut failure.message);
+        }
         let (executor, started_us) = (self.index, started.as_micros() as u64);
         let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
         let figures = TaskFigures { micros, timing, printed_bytes: output.sent_bytes(), ..figures };
@@ -322,6 +325,8 @@ impl Executor {
 
     fn execute(&mut self, work: Work, output: &Arc<Printed>) -> Result<Finished, TaskFailure> {
         let Work { spec, function, args, memory, flags, reports, copies: _copies, .. } = work;
+        let roots = self.tenants.roots_of(spec.job);
+        let roots = roots.map_err(|text| TaskFailure::new(FailureKind::Error, text))?.clone();
         let store = self.store.clone();
         let mut announce = |index: u32, output: Output| {
             let report = Report::Yielded { job: spec.job, task: spec.id, attempt: spec.attempt, index, output };
@@ -332,7 +337,9 @@ impl Executor {
         if self.kind.isolates(function, &spec) {
             let (cancelled, account, announce) = (&*flags.cancelled, &*flags.account, &mut announce);
             let output = output.clone();
-            return self.isolated.run(Attempted { spec: &spec, args, memory, cancelled, account, announce, output });
+            let attempted =
+                Attempted { spec: &spec, roots: &roots, args, memory, cancelled, account, announce, output };
+            return self.isolated.run(attempted);
         }
         if spec.memory_max_bytes > 0 {
             let text = "it has a memory limit, and this node has no executor processes (node.executor = \"process\")";
@@ -341,7 +348,7 @@ impl Executor {
         let state = state_of(function, &mut self.states).map_err(TaskError::into_failure)?;
         let parts = ContextParts {
             store: Objects::Here(self.store.clone()),
-            roots: self.roots.clone(),
+            roots,
             job: spec.job,
             task: spec.id,
             attempt: spec.attempt,

@@ -135,7 +135,10 @@ impl Stager {
             }
         }
         let heals = error.error.is_worth_a_retry()
-            || matches!(error.error, TransferError::Unreachable { .. } | TransferError::Refused { .. });
+            || matches!(
+                error.error,
+                TransferError::Unreachable { .. } | TransferError::Refused { .. } | TransferError::Untrusted { .. }
+            );
         // Who is dead will not answer, however often it is asked.
         let heals = heals && !(self.is_gone)(&error.node);
         self.spend(patience);

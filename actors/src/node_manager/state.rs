@@ -139,6 +139,11 @@ impl NodeState {
         (ahead as u64, self.handed as u64, self.executors as u64)
     }
 
+    /// How many attempts wait, for their arguments or for an executor, and how many executors have, those included that were handed out ahead.
+    pub(crate) fn counts(&self) -> [usize; 2] {
+        [self.queued.len() + self.staging + self.ready.len(), self.handed]
+    }
+
     /// The attempt is over, or was taken back. `micros`: how long it ran.
     pub(crate) fn remove(&mut self, key: Key, micros: Option<u64>) -> bool {
         let Some(entry) = self.entries.remove(&key) else { return false };

@@ -15,6 +15,7 @@ use crate::admission::Ticket;
 use crate::event::{Event, EventKind, EventSink, NodeFigures};
 use crate::ids::{CopyId, Epoch, JobId, NodeId};
 use crate::joblog::{JobLog, Run, Written};
+use crate::jobs::quotas::Quotas;
 use crate::node_manager::Stager;
 use crate::protocol;
 use crate::protocol::merger::MergerMsg;
@@ -53,6 +54,8 @@ pub(crate) struct OwnerParts {
     pub(crate) log: Option<OwnerLog>,
     /// Bytes that its log may have.
     pub(crate) log_quota_bytes: u64,
+    /// What else it may use.
+    pub(crate) quotas: Quotas,
 }
 
 /// The actor.
@@ -119,6 +122,7 @@ impl OwnerActor {
         let place = OwnerPlace {
             job,
             tenant,
+            quotas: parts.quotas,
             node: post.node().clone(),
             incarnation: post.incarnation(),
             events: parts.events.as_ref().map(EventSink::sample_ms),

@@ -46,7 +46,7 @@ pub const TASK_BYTES_MAX: usize = 1 << 20;
 /// Bytes that a job may print, and that a node prints of it at most.
 pub const JOB_BYTES_MAX: usize = 64 << 20;
 /// Of so many jobs a node knows how much they have printed, the latest ones.
-const JOBS_MAX: usize = 1024;
+const JOBS_MAX: usize = 1 << 14;
 
 /// A piece of what was printed: whole lines, but for one that is long, or the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +101,9 @@ pub struct Printer(Arc<dyn Prints>);
 /// What takes what is printed. It does not wait.
 pub(crate) trait Prints: Send + Sync {
     fn print(&self, bytes: &[u8]);
+
+    /// Replaces secrets of the node in a text that goes another way than what is printed, such as why something failed.
+    fn hide(&self, _: &mut String) {}
 }
 
 impl Printer {
@@ -115,6 +118,11 @@ impl Printer {
             fn print(&self, _: &[u8]) {}
         }
         Self(Arc::new(Nowhere))
+    }
+
+    /// Replaces secrets of the node in a text that goes another way.
+    pub(crate) fn hide(&self, text: &mut String) {
+        self.0.hide(text);
     }
 
     /// Prints a line.
@@ -144,7 +152,8 @@ impl fmt::Debug for Printer {
 #[derive(Debug)]
 struct JobPrints {
     job: JobId,
-    tenant: Arc<str>,
+    /// `None`: it is not known whose job it is, and nobody hears of it.
+    tenant: Option<Arc<str>>,
     /// Bytes that it may print still.
     left: AtomicUsize,
     /// Whether it was said that it may print no more.
@@ -194,16 +203,17 @@ impl Printing {
 
     fn job(&self, job: JobId, tenant: Option<&Arc<str>>) -> Arc<JobPrints> {
         let mut jobs = self.0.jobs.lock();
-        if let Some(known) = jobs.get(&job) {
+        if let Some(known) = jobs.get(&job).filter(|known| known.tenant.is_some() || tenant.is_none()) {
             return known.clone();
         }
         if jobs.len() >= JOBS_MAX {
             // Ids of jobs rise with time.
             jobs.pop_first();
         }
-        let tenant = tenant.cloned().unwrap_or_else(|| "default".into());
-        let prints =
-            Arc::new(JobPrints { job, tenant, left: AtomicUsize::new(JOB_BYTES_MAX), cut: AtomicBool::new(false) });
+        // Of one that was forgotten since, as so many came after it.
+        let left = if tenant.is_some() { JOB_BYTES_MAX } else { 0 };
+        let cut = AtomicBool::new(tenant.is_none());
+        let prints = Arc::new(JobPrints { job, tenant: tenant.cloned(), left: AtomicUsize::new(left), cut });
         jobs.insert(job, prints.clone());
         prints
     }
@@ -225,8 +235,9 @@ impl Printing {
 
     /// Sends a piece; false: too much waits, and it is dropped.
     fn send(&self, job: &JobPrints, by: PrintedBy, text: String) -> bool {
+        let Some(tenant) = &job.tenant else { return true };
         let printed = Printed { node: self.0.node.clone(), by, text };
-        self.0.queue.send(job.tenant.clone(), job.job, printed)
+        self.0.queue.send(tenant.clone(), job.job, printed)
     }
 
     /// What waits is printed, as far as that does not take long; nothing else is from now on.

@@ -174,6 +174,10 @@ impl Prints for Output {
         state.line.extend(clear);
         self.send_lines(state, false);
     }
+
+    fn hide(&self, text: &mut String) {
+        self.printing.secrets().hide(text);
+    }
 }
 
 impl Drop for Output {

@@ -22,6 +22,16 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
+    /// Replaces those that are in a text.
+    pub(crate) fn hide(&self, text: &mut String) {
+        if self.0.read().iter().any(|secret| contains(text.as_bytes(), secret)) {
+            let mut filter = Filter::new(self.clone());
+            let mut clear = filter.push(text.as_bytes());
+            clear.extend(filter.finish());
+            *text = String::from_utf8_lossy(&clear).into_owned();
+        }
+    }
+
     /// Registers a text; one of fewer than 4 bytes is none.
     pub fn add(&self, secret: impl AsRef<[u8]>) {
         let secret = secret.as_ref();
@@ -30,6 +40,10 @@ impl Secrets {
             secrets.push(secret.to_vec());
         }
     }
+}
+
+fn contains(text: &[u8], secret: &[u8]) -> bool {
+    text.windows(secret.len()).any(|part| part == secret)
 }
 
 /// Replaces secrets in what comes piece by piece.

@@ -173,6 +173,7 @@ fn who_does_not_read_costs_nothing_and_what_is_dropped_is_counted() {
     // Nobody takes anything out of this queue.
     let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
     let printing = Arc::new(Printing::new(NodeId::new("n1"), Secrets::default(), Some((bus, subjects))));
+    printing.belongs_to(JOB, &"t".into());
     printing.close();
     let task = printing.of_task(&spec(1, false));
     for _ in 0..10_000 {
@@ -181,11 +182,29 @@ fn who_does_not_read_costs_nothing_and_what_is_dropped_is_counted() {
     assert_eq!(task.dropped(), 170_000);
 }
 
-/// A node of which the test takes what is printed.
-fn taken_by_hand() -> (Arc<Printing>, std::sync::mpsc::Receiver<Piece>, std::sync::mpsc::SyncSender<()>) {
+/// A node of which the test takes what is printed, and which knows no job.
+fn without_jobs() -> (Arc<Printing>, std::sync::mpsc::Receiver<Piece>, std::sync::mpsc::SyncSender<()>) {
     let (queue, pieces, end) = Queue::taken_by_hand();
     let (node, secrets, jobs) = (NodeId::new("n1"), Secrets::default(), Mutex::default());
     (Arc::new(Printing(Arc::new(Inner { node, secrets, queue, jobs }))), pieces, end)
+}
+
+/// The same; it knows the job.
+fn taken_by_hand() -> (Arc<Printing>, std::sync::mpsc::Receiver<Piece>, std::sync::mpsc::SyncSender<()>) {
+    let (printing, pieces, end) = without_jobs();
+    printing.belongs_to(JOB, &"t".into());
+    (printing, pieces, end)
+}
+
+#[test]
+fn of_a_job_whose_tenant_is_not_known_nobody_hears() {
+    let (printing, pieces, _end) = without_jobs();
+    Printer::to(printing.of_task(&spec(1, false))).line("whose?");
+    assert!(pieces.try_recv().is_err());
+    printing.belongs_to(JOB, &"t".into());
+    Printer::to(printing.of_task(&spec(2, false))).line("t's");
+    let (tenant, _, printed) = pieces.recv().unwrap();
+    assert_eq!((&*tenant, &*printed.text), ("t", "t's\n"));
 }
 
 #[test]

@@ -1,10 +1,12 @@
-//! Host: starts jobs on its node. One per node. Client: hears of its jobs.
+//! Host: runs jobs on its node. One per node.
 //!
 //! | message  | from   | answer                                         | if repeated           | if lost                  |
 //! |----------|--------|------------------------------------------------|-----------------------|--------------------------|
-//! | `Start`  | client | `Events` while it runs, `Finished` at the end  | one job, told once    | repeated by the session  |
+//! | `Run`    | Scheduler | `JobStarted`, `JobEnded` or `JobTurnedAway` to it | ignored by job    | said again after a while |
 //! | `Resume` | Scheduler | –                                           | ignored by job        | said again after a while |
-//! | `Cancel` | client | `Finished` with `Cancelled`                    | ignored               | repeated by the session  |
+//! | `Cancel` | Scheduler | – (the job ends)                            | ignored               | said again after a while |
+//! | `Look`   | a door | `Option<News>`                                 | –                     | asked again              |
+//! | `TellEnd` | a door | `Option<JobEnd>`                              | –                     | asked again              |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +15,23 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, NodeFigures};
+use super::job::{BodiesAt, JobRecord};
+use crate::event::{Event, NodeFigures, Progress};
 use crate::ids::{JobId, NodeId};
 use crate::protocol::results::JobKept;
-use crate::shell::{SaidBy, Wire};
+use crate::shell::{Reply, Wire};
 use crate::task::JobError;
 
 /// The name under which the Host of a node is registered.
 pub const ACTOR: &str = "host";
 
+/// The events of each run of a job are numbered from a multiple of this on.
+pub(crate) const RUN: u64 = 1_000_000_000;
+
 /// A job as it is submitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Its id, made by the client, so that asking twice is one job.
+    /// Its id; where the client has made it, handing it in twice is one job.
     pub job: JobId,
     /// For whom it runs.
     pub tenant: Arc<str>,
@@ -36,6 +42,13 @@ pub struct JobSpec {
     /// How often the client wants the figures of nodes, milliseconds; 0: every half second.
     #[serde(default)]
     pub sample_ms: u64,
+    /// In so many pieces of its log are the parameters, where they are too large to stand here.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub plan_pieces: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl JobSpec {
@@ -45,7 +58,7 @@ impl JobSpec {
     /// The parameters cannot be encoded.
     pub fn of(job: JobId, program: &str, params: &impl Serialize) -> Result<Self, JobError> {
         let params = rmp_serde::to_vec_named(params).map_err(JobError::program)?.into();
-        Ok(Self { job, tenant: "default".into(), program: program.to_owned(), params, sample_ms: 0 })
+        Ok(Self { job, tenant: "default".into(), program: program.to_owned(), params, sample_ms: 0, plan_pieces: 0 })
     }
 }
 
@@ -69,12 +82,28 @@ pub struct JobEnd {
 /// Everything that others can tell a Host.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum HostMsg {
-    /// Run a job, or go on telling of it.
-    Start {
-        /// What to run.
-        spec: JobSpec,
-        /// Whom to tell.
-        client: NodeId,
+    /// Run a job that has its turn.
+    Run {
+        /// What is known of it.
+        record: Box<JobRecord>,
+        /// Where what it is to run with is.
+        bodies: BodiesAt,
+    },
+    /// How does it stand with a job here?
+    Look {
+        /// The job.
+        job: JobId,
+        /// What is wanted.
+        look: Look,
+        /// `None`: it is not here.
+        reply: Reply<Option<Box<News>>>,
+    },
+    /// How did a job end here?
+    TellEnd {
+        /// The job.
+        job: JobId,
+        /// `None`: that is not known here, or not any more.
+        reply: Reply<Option<Box<JobEnd>>>,
     },
     /// Run a job that was accepted before, as its log has it: the node that hosted it is gone.
     Resume {
@@ -86,6 +115,44 @@ pub enum HostMsg {
         /// The job.
         job: JobId,
     },
+}
+
+/// What somebody wants to know of a job that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// The last number that he has heard of; 0: he has heard nothing.
+    pub after: u64,
+    /// Answer when there is something after that, or when so many milliseconds are over.
+    pub wait_ms: u64,
+    /// So many events at most; 0: no more than how it stands.
+    pub events: u32,
+}
+
+/// How it stands with a job that runs, and what has happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct News {
+    /// For whom the job runs.
+    pub tenant: Arc<str>,
+    /// The number of the latest event.
+    pub last: u64,
+    /// How far it has come.
+    pub progress: Progress,
+    /// What has happened, each under its number, in order.
+    pub events: Vec<(u64, Event)>,
+    /// How many events before the first of these are not there any more: the progress counts them.
+    pub skipped: u64,
+    /// Whether it has ended here.
+    pub over: bool,
+}
+
+impl News {
+    /// The number of the first event that is there, where some after `after`, which is what was asked for, are not any more.
+    pub fn first(&self, after: u64) -> Option<u64> {
+        let base = self.last / RUN * RUN;
+        // As the host takes it: who has heard of another run begins anew.
+        let after = if after > self.last { base } else { after.max(base) };
+        (self.skipped > 0).then_some(after + self.skipped + 1)
+    }
 }
 
 impl JobEnd {
@@ -109,33 +176,4 @@ impl JobEnd {
 
 impl Wire for HostMsg {
     const PROTOCOL: &'static str = "host";
-
-    fn said_by(&self) -> SaidBy<'_> {
-        match self {
-            Self::Start { client, .. } => SaidBy::Anybody(client),
-            Self::Cancel { .. } => SaidBy::AnybodyAtAll,
-            Self::Resume { .. } => SaidBy::Nodes,
-        }
-    }
 }
-
-/// Everything a client is told.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum ClientMsg {
-    /// News of a job, in order.
-    Events(Vec<Event>),
-    /// A job has ended; the last message about it.
-    Finished {
-        /// The job.
-        job: JobId,
-        /// How.
-        end: JobEnd,
-    },
-}
-
-impl Wire for ClientMsg {
-    const PROTOCOL: &'static str = "client";
-}
-
-/// The name under which a client is registered in its process.
-pub const CLIENT_ACTOR: &str = "client";

@@ -11,6 +11,7 @@
 
 pub mod copies;
 pub mod host;
+pub mod job;
 pub mod membership;
 pub mod merger;
 pub mod node_manager;

@@ -28,7 +28,7 @@ use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, SetId, TaskId};
 use crate::protocol::copies::CopyIds;
 use crate::protocol::scheduler::{Lease, Wait};
 
-use crate::shell::{Reply, SaidBy, Wire};
+use crate::shell::{Reply, Wire};
 use crate::task::{Consumed, Output, StillRunning, TaskFailure, TaskFigures};
 
 /// Everything that others can tell an Owner.
@@ -187,13 +187,6 @@ pub enum OwnerMsg {
 
 impl Wire for OwnerMsg {
     const PROTOCOL: &'static str = "owner";
-
-    fn said_by(&self) -> SaidBy<'_> {
-        match self {
-            Self::Why { reply, .. } => SaidBy::Anybody(reply.node()),
-            _ => SaidBy::Nodes,
-        }
-    }
 
     fn rejected(task: TaskId, attempt: Attempt, node: NodeId, reason: String) -> Option<Self> {
         Some(Self::Rejected { node, task, attempt, reason })

@@ -11,6 +11,15 @@
 //! | `Holds`     | NodeManager, every two seconds    | `EndJob` for those that are over   | same answer again            | the next one comes                       |
 //! | `ListNodes` | anybody                           | `Vec<NodeInfo>`                    | –                            | asked again after the deadline           |
 //! | `ListJobs`  | anybody                           | `Vec<JobInfo>`                     | –                            | asked again after the deadline           |
+//! | `Accept`    | a door                            | `Result<Standing, Reason>`         | one job, where it has a key  | asked again after the deadline           |
+//! | `Cancel`    | a door                            | `Result<Standing, Reason>`         | same answer again            | asked again after the deadline           |
+//! | `Describe`  | a door                            | `Option<Described>`                | –                            | asked again after the deadline           |
+//! | `ListRecords` | a door                          | `RecordPage`                       | –                            | asked again after the deadline           |
+//! | `Find`, `QueueBefore` | a door                | ids; a number                      | –                            | asked again after the deadline           |
+//! | `JobStarted` | Host, also to a new Scheduler    | –                                  | ignored                      | the end of the job says the same         |
+//! | `JobCommitting` | Host                          | –                                  | ignored                      | the end of the job says the same         |
+//! | `JobTurnedAway` | Host                          | –                                  | ignored                      | it is started again after a while        |
+//! | `JobEnded`  | Host                              | –                                  | ignored                      | it is looked up in the job's log         |
 //!
 //! A candidate that is not the Scheduler drops everything: who asked asks the one that is.
 //!
@@ -23,6 +32,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::job::{JobRecord, Outcome, Reason, Standing, Submission};
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
 use crate::shell::{Reply, SaidBy, Wire};
 use crate::task::Resources;
@@ -83,6 +93,130 @@ pub enum SchedulerMsg {
         /// All of them, by id.
         reply: Reply<Vec<JobInfo>>,
     },
+    /// Somebody hands a job in.
+    Accept {
+        /// The job.
+        submission: Box<Submission>,
+        /// How it stands with it when that is durable, or why it is refused.
+        reply: Reply<Result<Standing, Reason>>,
+    },
+    /// Somebody wants a job to end.
+    Cancel {
+        /// For whom it runs.
+        tenant: Arc<str>,
+        /// The job.
+        job: JobId,
+        /// Who wants that, as he says.
+        who: Option<String>,
+        /// How it stands with it when that is noted; one that runs ends a moment later.
+        reply: Reply<Result<Standing, Reason>>,
+    },
+    /// What is known of a job?
+    Describe {
+        /// For whom it runs.
+        tenant: Arc<str>,
+        /// The job.
+        job: JobId,
+        /// `None`: nothing.
+        reply: Reply<Option<Described>>,
+    },
+    /// Which jobs of a tenant are there, and were?
+    ListRecords {
+        /// The tenant.
+        tenant: Arc<str>,
+        /// Those that are over, too.
+        all: bool,
+        /// Only those before this one.
+        before: Option<JobId>,
+        /// So many at most.
+        most: u32,
+        /// The latest first.
+        reply: Reply<RecordPage>,
+    },
+    /// Which jobs of a tenant have ids that begin with these digits?
+    Find {
+        /// The tenant.
+        tenant: Arc<str>,
+        /// The digits, hexadecimal, fewer than 32.
+        digits: String,
+        /// Two of them at most.
+        reply: Reply<Vec<JobId>>,
+    },
+    /// How many jobs of a tenant would have their turn before one of this priority that is handed in now?
+    QueueBefore {
+        /// The tenant.
+        tenant: Arc<str>,
+        /// The priority.
+        priority: i32,
+        /// So many.
+        reply: Reply<u64>,
+    },
+    /// The program of a job begins on this node.
+    JobStarted {
+        /// The job.
+        job: JobId,
+        /// The node.
+        host: NodeId,
+    },
+    /// A job makes its output visible.
+    JobCommitting {
+        /// The job.
+        job: JobId,
+    },
+    /// The node that was to host a job has no room for it.
+    JobTurnedAway {
+        /// The job.
+        job: JobId,
+        /// Why.
+        reason: String,
+    },
+    /// A job is over.
+    JobEnded {
+        /// The job.
+        job: JobId,
+        /// How it ended.
+        outcome: Box<Outcome>,
+    },
+}
+
+/// What the Scheduler knows of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Described {
+    /// It is not over, or was so a moment ago.
+    Live(Box<Live>),
+    /// It is over: the history has its record.
+    Archived,
+}
+
+/// A job that is not over, or was so a moment ago.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// What is noted of it.
+    pub record: JobRecord,
+    /// How many jobs have their turn before it, where it waits for it.
+    pub before: Option<u64>,
+    /// What it has, where it runs.
+    pub info: Option<JobInfo>,
+    /// Whether it is noted in a journal: else it ends with the Scheduler.
+    pub durable: bool,
+}
+
+/// Jobs of a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecordPage {
+    /// The latest first.
+    pub jobs: Vec<RecordRow>,
+    /// Whether there are more after the last one.
+    pub more: bool,
+}
+
+/// A job in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RecordRow {
+    /// All that is known.
+    Record(Box<JobRecord>),
+    /// It is over: the history has its record.
+    Archived(JobId),
 }
 
 impl Wire for SchedulerMsg {
@@ -91,9 +225,6 @@ impl Wire for SchedulerMsg {
     fn said_by(&self) -> SaidBy<'_> {
         match self {
             Self::NodeUp(spec) => SaidBy::ThatNode(&spec.node, spec.incarnation),
-            Self::SubmitJob { reply, .. } => SaidBy::Anybody(reply.node()),
-            Self::ListNodes { reply } => SaidBy::Anybody(reply.node()),
-            Self::ListJobs { reply, .. } => SaidBy::Anybody(reply.node()),
             _ => SaidBy::Nodes,
         }
     }

@@ -200,7 +200,7 @@ impl<'a> TaskContext<'a> {
     }
 
     /// Checks a file or folder that the task is about to read, make, rename or remove: jobs may use what is below the
-    /// roots of the node. Every function that takes paths from its parameters calls this first, for each at the time when it uses
+    /// roots of the job's tenant. Every function that takes paths from its parameters calls this first, for each at the time when it uses
     /// it: should its executor process die, the path that was checked last is in the error.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use futures::future::LocalBoxFuture;
@@ -26,8 +27,8 @@ pub use roots::{Roots, RootsError};
 
 use crate::futures::Futures;
 use crate::ids::JobId;
-use crate::task::JobError;
-pub use crate::task::TaskFunction;
+use crate::task::{FunctionName, JobError, Resources};
+pub use crate::task::{JobProgram, Returned, TaskFunction};
 
 /// How a function takes an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +118,30 @@ pub struct Program {
     /// over, where it ends, however far its program has come there: a job may be cancelled before it is run again. Doing it again
     /// changes nothing.
     pub give_back: Option<fn(JobId, &[u8])>,
+    /// Looks at parameters before a job is made of them: whether they are some of this program, and which paths they name. Why they
+    /// are none, else.
+    pub check: fn(&[u8]) -> Result<Paths, String>,
+    /// What the largest of its tasks needs of a node with these parameters, as far as it says so: without a node that has it the job is refused.
+    pub needs: fn(&[u8]) -> Resources,
 }
 
 inventory::collect!(Program);
+
+impl Program {
+    /// "name@version".
+    pub fn key(&self) -> String {
+        format!("{}@{}", self.name, self.version)
+    }
+}
+
+/// What a job reads and writes, as far as its program says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Files and folders, or patterns of such.
+    pub reads: Vec<PathBuf>,
+    /// Folders.
+    pub writes: Vec<PathBuf>,
+}
 
 /// The functions of this binary by key.
 pub fn functions() -> &'static BTreeMap<Arc<str>, &'static Function> {
@@ -134,16 +156,33 @@ pub fn functions() -> &'static BTreeMap<Arc<str>, &'static Function> {
     })
 }
 
+/// The function of this name, "name@version", or of the name alone: its latest version.
+pub fn function_named(name: &str) -> Option<FunctionName> {
+    let functions = functions();
+    let latest = || functions.values().filter(|function| function.name == name).max_by_key(|function| function.version);
+    let function = functions.get(name).or_else(latest)?;
+    Some(FunctionName { key: function.key().into(), deterministic: function.deterministic })
+}
+
 /// The programs of this binary by "name@version".
 pub fn programs() -> &'static BTreeMap<String, &'static Program> {
     static PROGRAMS: OnceLock<BTreeMap<String, &'static Program>> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
         let mut programs = BTreeMap::new();
         for program in inventory::iter::<Program> {
-            let key = format!("{}@{}", program.name, program.version);
-            let before = programs.insert(key, program);
-            assert!(before.is_none(), "two programs are registered as {}@{}", program.name, program.version);
+            let before = programs.insert(program.key(), program);
+            assert!(before.is_none(), "two programs are registered as {}", program.key());
         }
         programs
     })
+}
+
+/// The name in a key, "name@version".
+pub fn name_of(key: &str) -> &str {
+    key.split_once('@').map_or(key, |(name, _)| name)
+}
+
+/// The latest version of the program of a name.
+pub fn latest(name: &str) -> Option<&'static Program> {
+    programs().values().filter(|program| program.name == name).max_by_key(|program| program.version).copied()
 }

@@ -1,4 +1,4 @@
-//! Which files jobs may read and write: those below the roots that the node allows.
+//! Which files jobs may read and write: those below the roots that the node allows, folders or URLs.
 //!
 //! The check asks the kernel (`openat2` with `RESOLVE_BENEATH`), so `..` and symbolic links that lead out of a root are
 //! refused wherever in the path they are. A path is checked when a task is about to open it. Tasks make no symbolic
@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use exobus_files::Location;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
@@ -20,9 +21,14 @@ pub struct Roots(Arc<[Root]>);
 struct Root {
     /// As it was configured.
     path: PathBuf,
+    /// Where it is a folder of this machine, and not a URL.
+    folder: Option<Folder>,
+}
+
+struct Folder {
     /// Without symbolic links.
     real: PathBuf,
-    folder: OwnedFd,
+    opened: OwnedFd,
 }
 
 impl fmt::Debug for Roots {
@@ -39,13 +45,13 @@ pub enum RootsError {
     Outside {
         /// The path.
         path: PathBuf,
-        /// The roots of the node.
+        /// The roots of the job's tenant.
         roots: Roots,
         /// What is in the way.
         reason: String,
     },
     /// A root cannot be used.
-    #[error("security.roots: {}", path.display())]
+    #[error("the folders that jobs are kept to (roots): {}", path.display())]
     Root {
         /// The root.
         path: PathBuf,
@@ -55,20 +61,26 @@ pub enum RootsError {
 }
 
 impl Roots {
-    /// Opens the roots, absolute paths of folders; without any, everything is allowed.
+    /// Opens the roots, absolute paths of folders, or URLs that stand for what is below them; without any, everything is allowed.
     ///
     /// # Errors
-    /// [`RootsError::Root`]: one is not absolute, not there, or no folder.
+    /// [`RootsError::Root`]: a path is not absolute, not there, or no folder; a URL has `.` or `..` in it.
     pub fn open(paths: &[PathBuf]) -> Result<Self, RootsError> {
         let open = |path: &PathBuf| {
             let failed = |source| RootsError::Root { path: path.clone(), source };
+            if is_url(path) {
+                return match goes_up(path) {
+                    true => Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "a URL with `.` or `..` in it"))),
+                    false => Ok(Root { path: path.clone(), folder: None }),
+                };
+            }
             if !path.is_absolute() {
                 return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not an absolute path")));
             }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = openat(CWD, path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+            let opened = openat(CWD, path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
             let real = path.canonicalize().map_err(failed)?;
-            Ok(Root { path: path.clone(), real, folder })
+            Ok(Root { path: path.clone(), folder: Some(Folder { real, opened }) })
         };
         paths.iter().map(open).collect::<Result<Vec<_>, _>>().map(|roots| Self(roots.into()))
     }
@@ -92,9 +104,17 @@ impl Roots {
             return Ok(());
         }
         let mut reason = "it is elsewhere".to_owned();
-        for root in &*self.0 {
-            let rest = path.strip_prefix(&root.path).or_else(|_| path.strip_prefix(&root.real));
-            match rest.map(|rest| beneath(&root.folder, rest)) {
+        for Root { path: root, folder } in &*self.0 {
+            let Some(Folder { real, opened }) = folder else {
+                match is_url(path) && path.starts_with(root) {
+                    true if goes_up(path) => reason = "`.` or `..` is no name below a URL".to_owned(),
+                    true => return Ok(()),
+                    false => {}
+                }
+                continue;
+            };
+            let rest = path.strip_prefix(root).or_else(|_| path.strip_prefix(real));
+            match rest.map(|rest| beneath(opened, rest)) {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => reason = error,
                 Err(_) => {}
@@ -102,6 +122,16 @@ impl Roots {
         }
         Err(RootsError::Outside { path: path.to_owned(), roots: self.clone(), reason })
     }
+}
+
+/// Whether it is no file of this machine.
+fn is_url(path: &Path) -> bool {
+    Location::from(path).as_path().is_none()
+}
+
+/// Whether a URL has a name in it that stands for another place.
+fn goes_up(url: &Path) -> bool {
+    url.as_os_str().as_encoded_bytes().split(|byte| *byte == b'/').any(|name| matches!(name, b"." | b".."))
 }
 
 /// Whether `path`, relative to `folder`, stays below it.
@@ -158,6 +188,32 @@ mod tests {
         fn check(&self, path: &str) -> Result<(), RootsError> {
             self.roots.check(&self.folder.path().join(path))
         }
+    }
+
+    #[test]
+    fn what_is_below_a_url_is_allowed_and_nothing_beside_it() {
+        let world = World::new();
+        let roots = Roots::open(&[world.folder.path().join("allowed"), "s3://bucket/team-a/".into()]).unwrap();
+        let is_allowed = |path: &str| roots.check(Path::new(path)).is_ok();
+        for inside in ["s3://bucket/team-a", "s3://bucket/team-a/x.csv", "s3://bucket/team-a/deep/er/*.parquet"] {
+            assert!(is_allowed(inside), "{inside}");
+        }
+        for outside in [
+            "s3://bucket/team-ab/x.csv",
+            "s3://bucket/team-a/../team-b/x.csv",
+            "s3://bucket/team-a/./x.csv",
+            "s3://bucket",
+            "s3://other/team-a/x.csv",
+            "gs://bucket/team-a/x.csv",
+            "/bucket/team-a/x.csv",
+        ] {
+            assert!(!is_allowed(outside), "{outside}");
+        }
+        assert!(is_allowed(world.folder.path().join("allowed/sub/file").to_str().unwrap()));
+        let words = roots.check(Path::new("s3://bucket/team-a/../b")).unwrap_err().to_string();
+        assert!(words.contains("s3://bucket/team-a/") && words.contains("`..`"), "{words}");
+        assert_eq!(Roots::open(&roots.paths()).unwrap().paths(), roots.paths(), "as executors are told them");
+        assert!(matches!(Roots::open(&["s3://bucket/../x".into()]), Err(RootsError::Root { .. })));
     }
 
     #[test]

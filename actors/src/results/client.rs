@@ -29,6 +29,7 @@ use twox_hash::XxHash3_128;
 use super::record::FileKey;
 use super::request::{self, Code, Op, Refused, Request, ResultInfo, ResultList, TicketInfo, hex};
 use crate::ids::JobId;
+use crate::transfer::tls::DataTls;
 use crate::transfer::{ClientOptions, PeerName, TransferError, download};
 
 /// How long one answer may take.
@@ -115,6 +116,7 @@ pub struct ResultClient {
     bus: Bus,
     subjects: Subjects,
     tenant: String,
+    tls: Option<DataTls>,
 }
 
 impl std::fmt::Debug for ResultClient {
@@ -126,7 +128,12 @@ impl std::fmt::Debug for ResultClient {
 impl ResultClient {
     /// A client for a tenant of a cluster.
     pub fn new(bus: Bus, subjects: Subjects, tenant: &str) -> Self {
-        Self { bus, subjects, tenant: tenant.to_owned() }
+        Self { bus, subjects, tenant: tenant.to_owned(), tls: None }
+    }
+
+    /// The same for a cluster whose data connections have TLS: whom it believes to be a node.
+    pub fn with_tls(self, tls: Option<DataTls>) -> Self {
+        Self { tls, ..self }
     }
 
     async fn ask(&self, request: &Request) -> Result<Message, ResultError> {
@@ -306,10 +313,11 @@ impl ResultClient {
         if !ticket.complete {
             return Err(wrong(job, "its job still adds to it: it is read over the bus".to_owned()));
         }
+        let options = ClientOptions { tls: self.tls.clone(), ..ClientOptions::default() };
         let fetch = move || {
             let mut done = 0;
             for member in ticket.members.iter().filter(|member| member.bytes > 0) {
-                done += fetch_member(job, &ticket, member, &clock, &mut take)?;
+                done += fetch_member((job, &ticket), member, &options, &clock, &mut take)?;
             }
             Ok(done)
         };
@@ -320,9 +328,9 @@ impl ResultClient {
 
 /// All bytes of a member, compared with its hash.
 fn fetch_member(
-    job: JobId,
-    ticket: &TicketInfo,
+    (job, ticket): (JobId, &TicketInfo),
     member: &request::TicketMember,
+    options: &ClientOptions,
     clock: &Arc<dyn Clock>,
     take: &mut impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<u64, ResultError> {
@@ -331,7 +339,7 @@ fn fetch_member(
     let object = CopyId::new(number(&ticket.group)?, number(&member.object)?);
     let peer = PeerName { node: member.node.clone(), address: member.address.clone() };
     let (mut hasher, mut not_taken) = (XxHash3_128::new(), None);
-    let downloaded = download(&peer, &ticket.ticket, object, &ClientOptions::default(), clock.clone(), |piece| {
+    let downloaded = download(&peer, &ticket.ticket, object, options, clock.clone(), |piece| {
         hasher.write(piece);
         take(piece).map_err(|error| {
             let told = io::Error::from(error.kind());
@@ -457,14 +465,15 @@ mod tests {
         let (ticket, group) = (token.to_owned(), hex(7));
         let ticket = TicketInfo { ticket, until_unix_ms: 0, group, members: Vec::new(), complete: true };
         let hash = XxHash3_128::oneshot(b"bytes of a member");
-        let fetched = |member| fetch_member(JOB, &ticket, &member, &clock, &mut |_: &[u8]| Ok(()));
+        let options = ClientOptions::default();
+        let fetched = |member| fetch_member((JOB, &ticket), &member, &options, &clock, &mut |_: &[u8]| Ok(()));
         assert_eq!(fetched(member(17, hash)).unwrap(), 17);
         for wrong in [member(17, hash + 1), member(18, hash)] {
             let error = fetched(wrong).unwrap_err();
             assert!(matches!(&error, ResultError::Wrong { reason, .. } if reason.contains("hash")), "{error}");
         }
         let full = |_: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull));
-        let error = fetch_member(JOB, &ticket, &member(17, hash), &clock, &mut { full }).unwrap_err();
+        let error = fetch_member((JOB, &ticket), &member(17, hash), &options, &clock, &mut { full }).unwrap_err();
         assert!(matches!(&error, ResultError::Take(error) if error.kind() == io::ErrorKind::StorageFull), "{error}");
     }
 }

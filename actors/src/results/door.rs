@@ -25,7 +25,7 @@ use crate::protocol::results::{ACTOR, ResultsMsg};
 use crate::transfer::TransferTicket;
 
 /// The queue group of the nodes of a cluster.
-const QUEUE: &str = "results";
+pub(crate) const QUEUE: &str = "results";
 /// Header of a request that another node has handed on: for whom it is.
 const TENANT: &str = "Exo-Tenant";
 /// Header of it: how often that was done.
@@ -59,18 +59,27 @@ pub(super) async fn open(parts: &ResultsParts) -> Result<(), BusError> {
         )
         .await?;
     let reads = Arc::new(Semaphore::new(READS_MAX));
-    actix_rt::spawn(serve(parts.clone(), outside, reads.clone()));
-    actix_rt::spawn(serve(parts.clone(), handed_on, reads));
+    actix_rt::spawn(serve(parts.clone(), outside, reads.clone(), true));
+    actix_rt::spawn(serve(parts.clone(), handed_on, reads, false));
     Ok(())
 }
 
-async fn serve(parts: ResultsParts, mut requests: Subscription, reads: Arc<Semaphore>) {
+/// Answers requests; those from outside are `counted`.
+async fn serve(parts: ResultsParts, mut requests: Subscription, reads: Arc<Semaphore>, counted: bool) {
     while let Some(delivery) = requests.recv().await {
         // Who asks for more than can be read waits in the subscription, which is bounded.
         let Ok(permit) = reads.clone().acquire_owned().await else { return };
         let parts = parts.clone();
         actix_rt::spawn(async move {
-            let answer = match asked(&parts, &delivery).await {
+            let clock = parts.post.clock();
+            let begun = clock.now();
+            let answer = asked(&parts, &delivery).await;
+            if counted {
+                let error =
+                    answer.as_ref().err().map(|refused| format!("{}: {}", refused.code.token(), refused.message));
+                parts.calls.note(clock.now().saturating_sub(begun), error);
+            }
+            let answer = match answer {
                 Ok(Some(answer)) => answer,
                 Ok(None) => return,
                 Err(refused) => request::refusal(&refused),

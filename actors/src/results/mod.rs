@@ -44,6 +44,7 @@ mod sweep;
 
 pub(crate) use adopting::Adopting;
 pub use client::{ResultClient, ResultError};
+pub(crate) use door::QUEUE;
 pub(crate) use keeper::{Keeper, KeeperParts, discard, kept_by};
 pub(crate) use records::ResultRecords;
 pub use request::{LENGTH_MAX, VERB};

@@ -19,6 +19,7 @@ use crate::ids::{JobId, NodeId};
 use crate::membership::Directory;
 use crate::node_manager::Spared;
 use crate::protocol::results::{ACTOR, NotKept, ResultsMsg};
+use crate::shell::calls::Calls;
 use crate::shell::{Actor, Post, Scope, spawn};
 use crate::transfer::{PeerName, TransferClient, TransferError};
 
@@ -62,6 +63,8 @@ pub(crate) struct ResultsParts {
     pub(crate) data_address: String,
     /// What nodes show each other there, from which tickets are made; empty where it has none.
     pub(crate) data_token: Arc<str>,
+    /// What was asked for at the door.
+    pub(crate) calls: Calls,
 }
 
 impl std::ops::Deref for ResultsParts {

@@ -1,5 +1,7 @@
 use super::*;
 use crate::ids::Incarnation;
+use crate::jobs::quotas::TenantQuotas;
+use crate::protocol::job::{Carried, Submission};
 use crate::protocol::scheduler::{JobDemand, NodeSpec, Shape};
 use crate::task::Resources;
 
@@ -80,19 +82,21 @@ fn said(effect: &SchedulerEffect) -> String {
         SchedulerEffect::After(_, SchedulerEvent::Tick) => "tick".to_owned(),
         SchedulerEffect::After(delay, event) => format!("{event:?} in {delay:?}"),
         SchedulerEffect::LookForUnfinished { deadline } => format!("look within {deadline:?}"),
+        SchedulerEffect::OpenJournal(epoch) => format!("opens the journal as {}", epoch.0),
+        other => format!("{other:?}"),
     }
 }
 
 /// What comes of these events, which wait together.
 fn on(core: &mut SchedulerCore, now: Duration, events: impl IntoIterator<Item = SchedulerEvent>) -> Vec<String> {
     events.into_iter().for_each(|event| core.on(event, now));
-    core.flush();
+    core.flush(now);
     core.effects().iter().map(said).collect()
 }
 
 /// A Scheduler that has been told nothing.
 fn idle() -> SchedulerCore {
-    let mut core = SchedulerCore::new(OPTIONS());
+    let mut core = SchedulerCore::new(OPTIONS(), TenantQuotas::default());
     assert_eq!(on(&mut core, ms(0), []), ["tick"], "before any event");
     core
 }
@@ -102,7 +106,7 @@ fn acting(succeeds: bool) -> SchedulerCore {
     let mut core = idle();
     let told = on(&mut core, ms(0), [elected(1, Duration::MAX, succeeds)]);
     let gathered: &[_] = if succeeds { &["Gathered in 500ms"] } else { &[] };
-    assert_eq!(told, [gathered, &["Look in 2.5s"]].concat());
+    assert_eq!(told, [&["opens the journal as 1"], gathered, &["Look in 2.5s", "Sweep in 3600s"]].concat());
     core
 }
 
@@ -141,16 +145,19 @@ fn what_was_asked_in_an_epoch_is_not_answered_in_the_next_one() {
     let mut core = acting(true);
     on(&mut core, ms(1), [node_up("n1"), list_nodes(1), submit(2)]);
     core.on(SchedulerEvent::StepDown, ms(2));
-    assert_eq!(on(&mut core, ms(3), [elected(2, Duration::MAX, true)]), ["Gathered in 500ms"], "it looks already");
+    let told = on(&mut core, ms(3), [elected(2, Duration::MAX, true)]);
+    assert_eq!(told, ["opens the journal as 2", "Gathered in 500ms"], "it looks already");
     assert_eq!(on(&mut core, ms(503), [SchedulerEvent::Gathered]), [""; 0]);
 }
 
 #[test]
 fn what_was_decided_comes_to_nothing_where_the_epoch_ends_before_it_is_said() {
-    for end in [SchedulerEvent::StepDown, elected(2, Duration::MAX, false)] {
+    let ends = [(SchedulerEvent::StepDown, None), (elected(2, Duration::MAX, false), Some("opens the journal as 2"))];
+    for (end, comes_of_it) in ends {
         let mut core = acting(false);
         on(&mut core, ms(1), [node_up("n1")]);
-        assert_eq!(on(&mut core, ms(2), [submit(1), demand(job(1), "n1"), end]), [""; 0]);
+        let told = on(&mut core, ms(2), [submit(1), demand(job(1), "n1"), end]);
+        assert_eq!(told, comes_of_it.into_iter().collect::<Vec<_>>());
     }
 }
 
@@ -176,7 +183,7 @@ fn a_scheduler_looks_from_time_to_time_which_jobs_are_not_over_as_long_as_it_act
     assert_eq!(on(&mut core, ms(3), [SchedulerEvent::Look]), [""; 0]);
     // The answer comes when nobody acts: the next Scheduler may look.
     on(&mut core, ms(4), [unfinished(None)]);
-    assert_eq!(on(&mut core, ms(5), [elected(2, Duration::MAX, false)]), ["Look in 2.5s"]);
+    assert_eq!(on(&mut core, ms(5), [elected(2, Duration::MAX, false)]), ["opens the journal as 2", "Look in 2.5s"]);
     assert_eq!(on(&mut core, ms(6), [SchedulerEvent::Look]), ["look within 30s", "Look in 15s"]);
 }
 
@@ -187,6 +194,34 @@ fn a_node_that_has_something_of_a_job_that_is_over_is_told_and_so_is_an_owner_th
     let holds = SchedulerMsg::Holds { node: node("n2"), jobs: vec![job(7)] };
     let told = on(&mut core, ms(1), [done.into(), holds.into()]);
     assert_eq!(told, ["n2 ends the job", "owner on n2 is over"]);
+}
+
+#[test]
+fn a_job_that_nodes_take_for_over_and_of_which_no_log_says_how_it_ended_is_placed() {
+    let mut core = acting(false);
+    let over = SchedulerMsg::JobsOver { jobs: vec![job(1)] };
+    let told = on(&mut core, ms(1), [node_up("n1"), over.into(), submit(1)]);
+    assert_eq!(told, ["placed on None"]);
+    let told = on(&mut core, ms(2), [SchedulerEvent::LookedForEnd(job(1), None), submit(2)]);
+    assert_eq!(told, ["placed on Some(\"n1\")"]);
+}
+
+#[test]
+fn what_is_left_of_a_job_that_is_none_is_removed_when_it_is_found_twice() {
+    let mut core = acting(false);
+    on(&mut core, ms(1), [node_up("n1"), SchedulerEvent::JournalOpened(Epoch(1), None)]);
+    assert_eq!(on(&mut core, ms(2), [SchedulerEvent::Sweep]), ["LookForPieces", "Sweep in 3600s"]);
+    let found = |jobs: &[u128]| SchedulerEvent::Pieces(jobs.iter().copied().map(job).collect());
+    // Somebody may be handing it in.
+    assert_eq!(on(&mut core, ms(3), [found(&[5, 6])]), [""; 0]);
+    let told = on(&mut core, ms(4), [found(&[6, 7])]);
+    assert_eq!(told, [format!("{:?}", SchedulerEffect::ForgetPieces(vec![job(6)]))]);
+    // One that it knows.
+    let submission = Submission { record: JobRecord::queued(job(7), "a", "sort", "sort@1"), carried: Carried::Nowhere };
+    let reply = Reply::to(node("client"), 1);
+    on(&mut core, ms(5), [SchedulerMsg::Accept { submission: Box::new(submission), reply }.into()]);
+    on(&mut core, ms(5), [SchedulerEvent::Noted(Epoch(1), Noted::Appended(1))]);
+    assert_eq!(on(&mut core, ms(6), [found(&[7])]), [""; 0]);
 }
 
 #[test]
@@ -202,7 +237,7 @@ fn a_job_whose_host_died_is_looked_for() {
 fn a_tick_comes_when_there_is_something_to_do_and_not_too_often() {
     let delay_at = |core: &mut SchedulerCore, now: Duration| {
         core.on(SchedulerEvent::Tick, now);
-        core.flush();
+        core.flush(now);
         core.effects().into_iter().find_map(|effect| match effect {
             SchedulerEffect::After(delay, SchedulerEvent::Tick) => Some(delay),
             _ => None,

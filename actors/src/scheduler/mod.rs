@@ -40,7 +40,6 @@ mod core;
 pub mod event;
 mod lend;
 mod link;
-mod listing;
 mod loan;
 pub mod plan;
 pub mod state;
@@ -51,8 +50,6 @@ pub(crate) use self::core::{SchedulerCore, SchedulerEffect};
 pub use actor::Scheduler;
 pub use event::{SchedulerEvent, UnfinishedJob};
 pub use link::SchedulerLink;
-pub use listing::JobList;
-pub(crate) use listing::{JOBS, Listing};
 pub use state::{Effect, Event, SchedulerOptions, State};
 
 #[cfg(test)]

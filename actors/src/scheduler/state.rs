@@ -297,9 +297,36 @@ impl State {
         self.nodes.iter().map(info).collect()
     }
 
+    /// How many nodes are there.
+    pub(super) fn nodes_up(&self) -> usize {
+        self.nodes.values().filter(|node| node.up).count()
+    }
+
+    /// The node that a job was placed on does not take it: unless its Owner was heard there, it is placed anew.
+    pub(super) fn was_turned_away(&mut self, job: JobId) {
+        if let Some(job) = self.jobs.get_mut(&job).filter(|job| job.sequence == 0) {
+            job.home = None;
+        }
+    }
+
+    /// No log says how a job ended, whatever nodes remember of it: its end was lost with a server that was emptied. It may run again.
+    pub(super) fn has_no_end(&mut self, job: JobId) {
+        self.over.retain(|over| *over != job);
+    }
+
+    /// Whether the Owner of a job is heard.
+    pub(super) fn hears_of(&self, job: JobId, now: Duration) -> bool {
+        self.jobs.get(&job).is_some_and(|job| job.speaks(now, &self.options))
+    }
+
     /// All jobs, by id.
     pub fn jobs(&self) -> Vec<JobInfo> {
-        let info = |(id, job): (&JobId, &Job)| {
+        self.jobs.keys().filter_map(|job| self.job_info(*job)).collect()
+    }
+
+    /// A job of which something is known.
+    pub(super) fn job_info(&self, id: JobId) -> Option<JobInfo> {
+        let info = |id: &JobId, job: &Job| {
             let mut resources = Resources::default();
             let mut slots = 0;
             for loan in self.loans_of(*id).map(|(_, loan)| loan) {
@@ -317,7 +344,7 @@ impl State {
                 wait: job.wait.clone(),
             }
         };
-        self.jobs.iter().map(info).collect()
+        self.jobs.get(&id).map(|job| info(&id, job))
     }
 
     /// How many jobs, loans, and jobs of which nothing is heard there are.

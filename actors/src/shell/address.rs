@@ -20,10 +20,6 @@ pub enum SaidBy<'a> {
     Nodes,
     /// The node that it is about, in this incarnation.
     ThatNode(&'a NodeId, Incarnation),
-    /// Nodes; and submitters, as long as it is the sender itself that is answered, or told of what comes of it.
-    Anybody(&'a NodeId),
-    /// Nodes and submitters: nobody is told of what comes of it.
-    AnybodyAtAll,
 }
 
 impl SaidBy<'_> {
@@ -32,9 +28,9 @@ impl SaidBy<'_> {
         let is = |node: &NodeId| node.as_str() == speaker.name();
         match (self, speaker.role()) {
             (Self::ThatNode(node, incarnation), Role::Node) => is(node) && incarnation.0 == speaker.incarnation(),
-            (Self::Nodes | Self::ThatNode(..), Role::Submitter) => false,
-            (Self::Anybody(node), Role::Submitter) => is(node),
-            _ => true,
+            (Self::Nodes, Role::Node) => true,
+            // Who hands jobs in asks at the door, and says nothing in sessions.
+            (_, Role::Submitter) => false,
         }
     }
 }

@@ -29,6 +29,10 @@ kinds! {
     LogWriter "writers of logs";
     /// Attempts that the NodeManager has.
     Attempt "attempts";
+    /// Those of them that wait: for their arguments, or for an executor.
+    AttemptWaiting "attempts that wait";
+    /// Those of them that executors have; short ones are handed out ahead.
+    AttemptHanded "attempts with executors";
     /// Sets that it knows.
     Set "sets";
     /// Jobs that it knows: their Owners, their runs, and who watches.
@@ -41,6 +45,10 @@ kinds! {
     JobAtMerger "jobs that the merger knows";
     /// Jobs of the Scheduler.
     JobAtScheduler "jobs that the scheduler knows";
+    /// Jobs that wait there for their turn.
+    JobWaiting "jobs that wait for their turn";
+    /// Jobs that were handed in and are not over, those that wait included.
+    JobNotOver "jobs that are not over";
     /// What it has lent.
     Loan "loans";
     /// Jobs of which a node has something and nothing is heard.
@@ -67,6 +75,11 @@ impl Census {
     pub(crate) fn living(&self, kind: Kind) -> Living {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
         Living(self.clone(), kind)
+    }
+
+    /// How many there are of a kind.
+    pub(crate) fn get(&self, kind: Kind) -> u64 {
+        self.0[kind as usize].load(Ordering::Relaxed)
     }
 
     /// All of them, by what they are called.

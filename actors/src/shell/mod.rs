@@ -25,6 +25,7 @@
 
 mod actor;
 mod address;
+pub(crate) mod calls;
 mod census;
 mod post;
 

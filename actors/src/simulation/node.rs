@@ -228,7 +228,7 @@ impl Process {
                 let mut cx = cx!(self, around, done);
                 self.actors.scheduler.handle(message.into(), &mut cx);
             }
-            Message::Host(HostMsg::Start { .. }) => self.host(true, around, done),
+            Message::Host(HostMsg::Run { .. }) => self.host(true, around, done),
             Message::Host(HostMsg::Resume { .. }) => self.host(false, around, done),
             Message::Host(_) => {}
             Message::Answer { slot, answer } => self.answered(slot, answer, around, done),

@@ -24,6 +24,7 @@ use crate::futures::{Choices, ComputeThreads, Futures, FuturesParts, ProgramCall
 use crate::host::{offers, shapes};
 use crate::ids::{CopyId, Epoch, JobId, JobSecret, NodeId, ObjectId};
 use crate::joblog::{Entry, Past};
+use crate::jobs::quotas::Quotas;
 use crate::owner::{
     Beginning, JobOutcome, JobResult, OwnerCore, OwnerEffect, OwnerEvent, OwnerPlace, ReadError, Surroundings,
 };
@@ -143,7 +144,8 @@ impl Owner {
             keeps: Default::default(),
         });
         let (node, incarnation) = (cx.me.clone(), cx.incarnation);
-        let place = OwnerPlace { job, tenant: "sim".into(), node, incarnation, events: Some(0) };
+        let place =
+            OwnerPlace { job, tenant: "sim".into(), quotas: Quotas::default(), node, incarnation, events: Some(0) };
         let mut owner = Self {
             core: OwnerCore::new(place, infos, cx.now),
             backlog: Backlog::default(),

@@ -11,6 +11,7 @@ use crate::protocol::node_manager::NodeMsg;
 
 use crate::ids::{Epoch, JobId};
 
+use crate::jobs::quotas::TenantQuotas;
 use crate::scheduler::{SchedulerCore, SchedulerEffect, SchedulerEvent, SchedulerOptions, State};
 
 /// The actor.
@@ -21,7 +22,8 @@ pub(super) struct Scheduler {
 
 impl Scheduler {
     pub(super) fn new(job: JobId, cx: &mut Cx<'_>) -> Self {
-        let mut scheduler = Self { job, core: SchedulerCore::new(SchedulerOptions::default()) };
+        let mut scheduler =
+            Self { job, core: SchedulerCore::new(SchedulerOptions::default(), TenantQuotas::default()) };
         scheduler.perform(cx);
         scheduler
     }
@@ -54,7 +56,7 @@ impl Scheduler {
             cx.oracle.elected(epoch, succeeds);
         }
         self.core.on(event, cx.now);
-        self.core.flush();
+        self.core.flush(cx.now);
         self.perform(cx);
     }
 
@@ -84,8 +86,19 @@ impl Scheduler {
                     let (to, slot) = reply.goes_to();
                     cx.send(to, Message::Answer { slot, answer: Answer::Nodes(nodes) });
                 }
-                // In this world nobody asks for jobs.
-                SchedulerEffect::AnswerJobs(..) => {}
+                // In this world nobody asks for jobs, and none is noted.
+                SchedulerEffect::AnswerJobs(..)
+                | SchedulerEffect::AnswerStanding(..)
+                | SchedulerEffect::AnswerDescribed(..)
+                | SchedulerEffect::AnswerRecords(..)
+                | SchedulerEffect::AnswerFound(..)
+                | SchedulerEffect::AnswerCount(..)
+                | SchedulerEffect::OpenJournal(_)
+                | SchedulerEffect::Journal(..)
+                | SchedulerEffect::LookForEnd(_)
+                | SchedulerEffect::LookForPieces
+                | SchedulerEffect::ForgetPieces(_)
+                | SchedulerEffect::Show(_) => {}
                 SchedulerEffect::After(delay, event) => cx.after(delay, Timer::Scheduler(event)),
                 SchedulerEffect::LookForUnfinished { deadline } => cx.ask(Who::Look, Question::Unfinished, deadline),
             }

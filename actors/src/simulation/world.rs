@@ -20,7 +20,8 @@ use super::oracle::Oracle;
 use super::program::PROGRAM;
 use super::server::{Answered, Question, Server};
 use super::store::Store;
-use crate::protocol::host::{HostMsg, JobSpec};
+use crate::protocol::host::HostMsg;
+use crate::protocol::job::{Bodies, BodiesAt, JobRecord};
 use crate::protocol::membership::Beat;
 use crate::protocol::scheduler::SchedulerMsg;
 
@@ -558,14 +559,8 @@ impl World {
             let Ok(placement) = answer else { return };
             let node = number_of(&placement.node);
             if self.nodes[node].process.is_some() && !self.nodes[node].frozen && !self.nodes[node].cut_in {
-                let spec = JobSpec {
-                    job: JOB,
-                    tenant: "sim".into(),
-                    program: PROGRAM.to_owned(),
-                    params: bytes::Bytes::new(),
-                    sample_ms: 0,
-                };
-                let message = Message::Host(HostMsg::Start { spec, client: NodeId::new("client") });
+                let record = Box::new(JobRecord::queued(JOB, "sim", PROGRAM, PROGRAM));
+                let message = Message::Host(HostMsg::Run { record, bodies: BodiesAt::Here(Bodies::default()) });
                 self.with(node, |process, around, done| process.deliver(message, around, done));
             }
             return;

@@ -42,7 +42,11 @@ impl Connection {
         let unreachable =
             |error: io::Error| TransferError::Unreachable { peer: peer.clone(), cause: error.to_string() };
         let socket = options.network.connect(&peer.address, options.connect).map_err(unreachable)?;
-        let mut link = Link::new(socket, clock, options.stall).map_err(unreachable)?;
+        let socket = match &options.tls {
+            None => socket,
+            Some(tls) => Arc::new(tls.ask(socket, &peer.node).map_err(|error| unreachable(io::Error::other(error)))?),
+        };
+        let mut link = Link::new(socket, clock, options.connect).map_err(unreachable)?;
         progress.holds(link.socket())?;
         let hello = Hello { token: token.expose(), from: &options.node, to: &peer.node };
         introduce(&mut link, &hello, options).map_err(|error| error.of(peer, 0))?.map_err(|reason| {
@@ -51,12 +55,18 @@ impl Connection {
                 None => TransferError::Refused { peer: peer.clone(), reason },
             }
         })?;
+        link.set_stall(options.stall);
         Ok(Self { link, peer: peer.clone() })
     }
 
     /// Whether the other side closed it meanwhile.
     pub(super) fn is_stale(&self) -> bool {
         self.link.is_stale()
+    }
+
+    /// Nothing is asked over it for a while.
+    pub(super) fn rest(&self) {
+        self.link.rest();
     }
 
     /// Lets `progress` shut this connection down.
@@ -327,7 +337,7 @@ fn pour(link: &mut Link, fill: &mut Fill, progress: &Progress) -> Result<(), Lin
 fn introduce(link: &mut Link, hello: &Hello<'_>, options: &ClientOptions) -> Result<Result<(), String>, LinkError> {
     link.write(&wire::encode_hello(hello), &[])?;
     let silent = || LinkError::Stalled { millis: options.connect.as_millis() as u64 };
-    if !link.wait(options.connect).map_err(LinkError::Io)? {
+    if !link.wait(options.connect)? {
         return Err(if link.is_stale() { LinkError::Ended } else { silent() });
     }
     let (refused, length) = wire::decode_welcome_head(&link.read_array::<{ wire::WELCOME_BYTES }>()?)?;

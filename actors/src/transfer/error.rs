@@ -1,10 +1,11 @@
 //! What can go wrong between two nodes, and what is to be done about it.
 
-use std::fmt;
 use std::net::SocketAddr;
+use std::{fmt, io};
 
 use exobus_store::{CopyId, StoreError};
 
+use super::tls::SecureError;
 use super::wire::WireError;
 
 /// A node and where its Transfer listens: "n3 at 127.0.0.1:7000".
@@ -55,7 +56,7 @@ impl From<&PeerName> for PeerName {
 /// Healed by asking the same node again: [`Busy`](Self::Busy), [`Interrupted`](Self::Interrupted),
 /// [`Stalled`](Self::Stalled), [`Garbled`](Self::Garbled), [`Corrupt`](Self::Corrupt) the first time. Healed by another
 /// copy or a replay: those again, [`Unreachable`](Self::Unreachable), [`Absent`](Self::Absent),
-/// [`Failed`](Self::Failed). A mistake in the set-up: [`Refused`](Self::Refused). The others are this node's own: nobody else is to blame.
+/// [`Failed`](Self::Failed). A mistake in the set-up: [`Refused`](Self::Refused), [`Untrusted`](Self::Untrusted). The others are this node's own: nobody else is to blame.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransferError {
     /// No connection came about.
@@ -72,6 +73,14 @@ pub enum TransferError {
         /// The other node.
         peer: PeerName,
         /// Its words.
+        reason: String,
+    },
+    /// This process does not believe that it is the other node.
+    #[error("{peer} is not believed: {reason}")]
+    Untrusted {
+        /// The other node.
+        peer: PeerName,
+        /// What is wrong with it.
         reason: String,
     },
     /// The other node has as many connections as it may have.
@@ -209,8 +218,24 @@ pub(super) enum LinkError {
     Stalled { millis: u64 },
     /// Not what the layout says.
     Garbled(String),
+    /// The other side cannot be believed.
+    Untrusted(String),
+    /// The other side does not believe this one.
+    Refused(String),
     /// The operating system said so.
-    Io(std::io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<SecureError>() {
+            Ok(SecureError::Untrusted(why)) => Self::Untrusted(why),
+            Ok(SecureError::Refused(why)) => Self::Refused(why),
+            Ok(SecureError::Garbled(what)) => Self::Garbled(what),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Ended,
+            Err(error) => Self::Io(error),
+        }
+    }
 }
 
 impl From<WireError> for LinkError {
@@ -224,7 +249,7 @@ impl fmt::Display for LinkError {
         match self {
             Self::Ended => f.write_str("closed by the other side"),
             Self::Stalled { millis } => write!(f, "{millis} ms without progress"),
-            Self::Garbled(what) => f.write_str(what),
+            Self::Garbled(what) | Self::Untrusted(what) | Self::Refused(what) => f.write_str(what),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -237,6 +262,8 @@ impl LinkError {
         match self {
             Self::Stalled { millis } => TransferError::Stalled { peer, bytes, millis },
             Self::Garbled(cause) => TransferError::Garbled { peer, bytes, cause },
+            Self::Untrusted(reason) => TransferError::Untrusted { peer, reason },
+            Self::Refused(reason) => TransferError::Refused { peer, reason },
             ended @ (Self::Ended | Self::Io(_)) => TransferError::Interrupted { peer, bytes, cause: ended.to_string() },
         }
     }

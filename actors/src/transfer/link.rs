@@ -50,6 +50,11 @@ impl Link {
         &self.socket
     }
 
+    /// Nothing is said for a while.
+    pub(super) fn rest(&self) {
+        self.socket.rest();
+    }
+
     /// From now on, other patience; the time begins anew.
     pub(super) fn set_stall(&mut self, stall: Duration) {
         self.stall = stall;
@@ -185,7 +190,7 @@ impl Link {
         match error.kind() {
             io::ErrorKind::Interrupted => Ok(()),
             io::ErrorKind::WouldBlock => self.patience(),
-            _ => Err(LinkError::Io(error)),
+            _ => Err(error.into()),
         }
     }
 

@@ -15,7 +15,8 @@
 //!   its socket is shut down when it had.
 //! - Bounded: threads, connections per peer and in all, waiting fetches; nothing is allocated by a length that a peer
 //!   declares. What is full says so.
-//! - Every connection proves to know the cluster's token, compared in constant time.
+//! - Every connection proves to know the cluster's token, compared in constant time; with TLS ([`tls`]), nodes prove their names, too, and the
+//!   token crosses nothing in the clear.
 //!
 //! # Why threads
 //! A fetch is a few blocking calls on one socket, with the copy from the kernel and the checksum on the same core. On
@@ -26,7 +27,7 @@
 //! `transfer`, 2026-11-21).
 //!
 //! # Deliberately absent
-//! TLS with node certificates (until then the token goes over the wire in the clear, hence loopback only); pushes by the
+//! Pushes by the
 //! sender (who will need bytes early fetches them early: [`merger`](crate::merger)); the same over NATS for nodes that can only dial out. In one process the block is handed over without
 //! any of this.
 
@@ -40,6 +41,7 @@ pub mod network;
 mod pool;
 mod server;
 mod ticket;
+pub mod tls;
 mod token;
 pub mod wire;
 mod work;
@@ -59,6 +61,7 @@ pub use ticket::TransferTicket;
 pub use token::TOKEN_BYTES_MIN;
 
 use network::{Network, RealNetwork};
+use tls::DataTls;
 use token::ClusterToken;
 
 use crate::random::{Random, SystemRandom};
@@ -75,11 +78,13 @@ pub struct ServerOptions {
     /// This node's name: who wants another node is refused, since an address may have passed to another process.
     /// Empty (the default): whoever asks is served.
     pub node: String,
-    /// Where to listen; port 0 takes a free one. Default `127.0.0.1:0`. All goes over it in the clear: whether another
-    /// address is allowed is the configuration's decision.
+    /// Where to listen; port 0 takes a free one. Default `127.0.0.1:0`. Whether another address is allowed is the
+    /// configuration's decision.
     pub listen: SocketAddr,
     /// The network to listen on. Default: the real one, TCP.
     pub network: Arc<dyn Network>,
+    /// What this node shows and whom it believes; of a node. Default: nothing, all goes in the clear.
+    pub tls: Option<DataTls>,
     /// Connections of who has shown the token that are served at a time; a further one is told that this node is busy. Default 256.
     pub connections_max: usize,
     /// Connections of who has not shown it yet, beside those; when one more comes the oldest is closed. Default 64.
@@ -98,6 +103,7 @@ impl Default for ServerOptions {
             node: String::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             network: Arc::new(RealNetwork::new()),
+            tls: None,
             connections_max: 256,
             strangers_max: 64,
             stall: Duration::from_secs(4),
@@ -114,6 +120,8 @@ pub struct ClientOptions {
     pub node: String,
     /// The network to connect over. Default: the real one, TCP.
     pub network: Arc<dyn Network>,
+    /// What this process shows and whom it believes. Default: nothing, all goes in the clear.
+    pub tls: Option<DataTls>,
     /// Where the ids of copies come from. Default: the operating system.
     pub random: Arc<dyn Random>,
     /// Threads that fetch, started when they are needed; so many requests are under way at a time. Default 4.
@@ -135,6 +143,7 @@ impl Default for ClientOptions {
         Self {
             node: String::new(),
             network: Arc::new(RealNetwork::new()),
+            tls: None,
             random: Arc::new(SystemRandom),
             threads: 4,
             connections_per_peer: 2,
@@ -221,12 +230,15 @@ impl TransferServer {
     /// Listens, and serves who knows the token.
     ///
     /// # Errors
-    /// What the network says; a token of less than [`TOKEN_BYTES_MIN`] or more than 256 bytes.
+    /// What the network says; a token of less than [`TOKEN_BYTES_MIN`] or more than 256 bytes; TLS of who is no node.
     pub fn start_with(options: ServerOptions, token: &str, store: Store, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let token = ClusterToken::new(token);
         if !token.is_acceptable() {
             let text = format!("a cluster token has {TOKEN_BYTES_MIN} to {} bytes", wire::HELLO_TEXT_MAX);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if options.tls.as_ref().is_some_and(|tls| !tls.is_of_a_node()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, tls::TlsError::NoCertificate));
         }
         server::Server::start(options, token, store, clock).map(Self)
     }

@@ -323,6 +323,7 @@ impl Shared {
 
     fn done(&self, progress: &Arc<Progress>, connection: Option<Connection>) {
         let now = self.worker.clock.now();
+        connection.iter().for_each(Connection::rest);
         let mut state = self.state.lock();
         if let Some(peer) = state.peers.get_mut(&key(progress.peer())) {
             peer.active.retain(|other| !Arc::ptr_eq(other, progress));

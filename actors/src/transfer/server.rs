@@ -17,6 +17,7 @@ use super::error::LinkError;
 use super::link::Link;
 use super::network::{Listener, Socket};
 use super::ticket::TransferTicket;
+use super::tls::{self, TlsSocket};
 use super::token::ClusterToken;
 use super::wire::{self, Item, Kind, Status};
 use super::{Counter, ServerOptions, ServerStats};
@@ -242,12 +243,17 @@ impl Service {
 pub(super) const BUSY: &str = "busy";
 
 fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<dyn Socket>, from: SocketAddr) {
+    let secured = match service.options.tls.as_ref().map(|tls| tls.serve(Arc::clone(&socket))).transpose() {
+        Ok(secured) => secured.map(Arc::new),
+        Err(error) => return service.turned_away(from, &error),
+    };
+    let socket = secured.clone().map_or(socket, |secured| secured);
     // All of the greeting has this time, however it trickles.
     let mut link = match Link::new(socket, Arc::clone(&service.clock), service.options.welcome) {
         Ok(link) => link,
         Err(error) => return debug!(%from, %error, "connection not set up"),
     };
-    let Caller { name: caller, ticket } = match greet(service, connections, number, &mut link) {
+    let Caller { name: caller, ticket } = match greet(service, connections, number, &mut link, secured.as_deref()) {
         Ok(caller) => caller,
         // It only looked whether somebody is there (`membership`), or was a stranger for too long.
         Err(LinkError::Ended) => {
@@ -269,7 +275,11 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
     let mut out = Vec::new();
     // What a connection keeps from one answer to the next, and what reads from disk take beside it.
     let mut buffers = service.store.told(exobus_store::Beside::Tables);
-    while matches!(link.wait(service.options.idle), Ok(true)) {
+    loop {
+        link.rest();
+        if !matches!(link.wait(service.options.idle), Ok(true)) {
+            break;
+        }
         if ticket.is_some_and(|ticket| ticket.is_over(service.clock.unix_ms())) {
             debug!(node = caller, %from, "the time of a ticket is over");
             break;
@@ -279,7 +289,7 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
             Ok(()) => {}
             // Cancelled by the other side, or it died: its own business.
             Err(LinkError::Ended | LinkError::Io(_)) => break,
-            Err(LinkError::Garbled(cause)) => {
+            Err(LinkError::Garbled(cause) | LinkError::Untrusted(cause) | LinkError::Refused(cause)) => {
                 service.counters.garbled.add(1);
                 warn!(node = caller, %from, cause, "garbled request");
                 break;
@@ -291,7 +301,7 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
             }
         }
         out.clear();
-        buffers.set(2 * out.capacity() as u64);
+        buffers.set(2 * out.capacity() as u64 + if secured.is_some() { tls::BUFFER_BYTES } else { 0 });
     }
 }
 
@@ -303,7 +313,13 @@ struct Caller {
 }
 
 /// Reads the hello: who calls; `Garbled`: why it is refused.
-fn greet(service: &Service, connections: &Connections, number: u64, link: &mut Link) -> Result<Caller, LinkError> {
+fn greet(
+    service: &Service,
+    connections: &Connections,
+    number: u64,
+    link: &mut Link,
+    secured: Option<&TlsSocket>,
+) -> Result<Caller, LinkError> {
     let head = link.read_array::<{ wire::HELLO_BYTES }>()?;
     let lengths = match wire::decode_hello_head(&head) {
         Ok(lengths) => lengths,
@@ -322,6 +338,9 @@ fn greet(service: &Service, connections: &Connections, number: u64, link: &mut L
             None => return refuse("wrong cluster token".to_owned()),
         },
     };
+    if let Some(reason) = secured.and_then(|secured| not_certified(secured, hello.from, ticket.is_some())) {
+        return refuse(reason);
+    }
     if !hello.to.is_empty() && !me.is_empty() && hello.to != me {
         return refuse(format!("this is node {me}, not {}", hello.to));
     }
@@ -330,6 +349,17 @@ fn greet(service: &Service, connections: &Connections, number: u64, link: &mut L
         return refuse(format!("{BUSY}: serves {most} connections"));
     }
     Ok(Caller { name: hello.from.to_owned(), ticket })
+}
+
+/// Why a caller is not who it says, by its certificate.
+fn not_certified(secured: &TlsSocket, says: &str, has_ticket: bool) -> Option<String> {
+    match (secured.peer(), says) {
+        (Some(shown), says) if says.is_empty() || shown.node == says => None,
+        (Some(shown), says) => Some(format!("the hello is of node {says}, the certificate of {shown}")),
+        (None, "") if has_ticket => None,
+        (None, "") => Some("the token of nodes needs the certificate of one".to_owned()),
+        (None, says) => Some(format!("node {says} has shown no certificate")),
+    }
 }
 
 fn refuse(reason: String) -> Result<Caller, LinkError> {

@@ -62,6 +62,11 @@ pub enum WireError {
     /// The other side does not speak this protocol at all.
     #[error("not an exobus transfer connection")]
     Magic,
+    /// It begins a handshake of TLS.
+    #[error(
+        "speaks TLS, which the data connections of this node are without (security.data_ca_file, data_cert_file, data_key_file)"
+    )]
+    Tls,
     /// It speaks another version.
     #[error("speaks version {theirs} of transfers, this node {VERSION}: run one release on all nodes")]
     Version {
@@ -206,8 +211,11 @@ impl<'a> Fields<'a> {
 }
 
 fn magic_and_version(fields: &mut Fields<'_>) -> Result<(), WireError> {
-    if fields.array::<4>()? != MAGIC {
-        return Err(WireError::Magic);
+    match fields.array::<4>()? {
+        MAGIC => {}
+        // A record of TLS with a handshake, and the version that all of them have there.
+        [0x16, 0x03, ..] => return Err(WireError::Tls),
+        _ => return Err(WireError::Magic),
     }
     match fields.u16()? {
         VERSION => Ok(()),

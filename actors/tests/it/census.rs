@@ -1,7 +1,6 @@
 //! What comes with jobs and clients goes with them: things are counted, not bytes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_actors::client::{Client, ClientOptions};
@@ -10,12 +9,10 @@ use exobus_actors::ids::NodeId;
 use exobus_actors::program;
 use exobus_actors::protocol::host::JobSpec;
 use exobus_actors::protocol::scheduler::SchedulerMsg;
-use exobus_actors::random::SystemRandom;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::shell::mailbox;
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Place, TaskOptions};
-use exobus_store::SystemClock;
 
 use crate::harness::{Cluster, until};
 
@@ -57,13 +54,7 @@ async fn work(futures: Futures, number: u64) -> Result<u64, JobError> {
 }
 
 async fn client(cluster: &Cluster) -> Client {
-    let options = ClientOptions {
-        bus: cluster.bus.clone(),
-        subjects: cluster.subjects.clone(),
-        clock: Arc::new(SystemClock::new()),
-        random: Arc::new(SystemRandom),
-        deadline: Duration::from_secs(60),
-    };
+    let options = ClientOptions::new(cluster.bus.clone(), cluster.subjects.clone());
     Client::connect(options).await.unwrap()
 }
 
@@ -74,25 +65,25 @@ fn is_kept(number: u64) -> bool {
 
 /// A client comes, runs a job, and leaves.
 async fn run(cluster: &Cluster, number: u64) {
-    let mut client = client(cluster).await;
+    let client = client(cluster).await;
     let spec = JobSpec {
         job: client.new_job(),
         tenant: "default".into(),
         program: "census.work@1".to_owned(),
         params: rmp_serde::to_vec_named(&number).unwrap().into(),
         sample_ms: 0,
+        plan_pieces: 0,
     };
     let cancel = async {
         if is_kept(number) {
             std::future::pending::<()>().await;
         }
     };
-    let end = client.run(spec, |_| {}, cancel).await.unwrap();
+    let end = client.run_spec(spec, |_| {}, cancel).await.unwrap();
     match is_kept(number) {
         true => assert!(end.result.is_ok(), "{end:?}"),
         false => assert_eq!(end.result, Err(JobError::Cancelled)),
     }
-    client.close().await;
 }
 
 /// What there is on all nodes.

@@ -7,12 +7,10 @@ use exobus_actors::client::{Client, ClientOptions};
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::{Epoch, NodeId};
 use exobus_actors::node::Node;
-use exobus_actors::random::SystemRandom;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, TaskOptions};
 use exobus_bus::chaos::{Chaos, Direction, Faults};
-use exobus_store::SystemClock;
 
 use crate::harness::{Cluster, until};
 
@@ -120,13 +118,8 @@ async fn who_looks_for_a_scheduler_hears_why_there_can_be_none() {
     cluster.start_candidate("a", &chaos.bus());
     let host = cluster.node("a");
     let connect = async || {
-        let options = ClientOptions {
-            bus: cluster.bus.clone(),
-            subjects: cluster.subjects.clone(),
-            clock: Arc::new(SystemClock::new()),
-            random: Arc::new(SystemRandom),
-            deadline: Duration::from_secs(60),
-        };
+        let (bus, subjects) = (cluster.bus.clone(), cluster.subjects.clone());
+        let options = ClientOptions { deadline: Duration::from_secs(60), ..ClientOptions::new(bus, subjects) };
         Client::connect(options).await
     };
     chaos.set(Faults { disk_full: true, ..Faults::default() });

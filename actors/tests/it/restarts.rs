@@ -85,6 +85,7 @@ async fn a_node_that_was_restarted_is_asked_what_it_still_has() {
         program: "test".into(),
         params: Default::default(),
         sample_ms: 0,
+        plan_pieces: 0,
     };
     let (outcome, _) = host.run_logged(spec, None, program).await;
     let (sum, lost, made) = outcome.unwrap();
@@ -108,7 +109,7 @@ fn what_a_job_has_returned_is_known_to_who_takes_it_up_when_it_has_ended() {
     options.logs = LogsLink::in_file(bus, Subjects::new("local").unwrap(), file);
     let node = Node::start(options).unwrap();
     let (job, program, tenant) = (node.new_job(), "test".to_owned(), "local".into());
-    let spec = JobSpec { job, tenant, program, params: Default::default(), sample_ms: 0 };
+    let spec = JobSpec { job, tenant, program, params: Default::default(), sample_ms: 0, plan_pieces: 0 };
     let first = async |_: Futures| -> Result<(String, u64), JobError> { Ok(("rows".to_owned(), 7)) };
     let (value, _) = runtime.block_on(node.run_logged(spec.clone(), None, first));
     assert_eq!(value.unwrap(), ("rows".to_owned(), 7));

@@ -9,15 +9,14 @@ use exobus_actors::node::Node;
 use exobus_actors::protocol::host::HostMsg;
 use exobus_actors::protocol::membership::{Beat, MembershipMsg};
 use exobus_actors::protocol::scheduler::{NodeSpec, SchedulerMsg};
-use exobus_actors::random::SystemRandom;
 use exobus_actors::shell::Reply;
 use exobus_actors::task::Resources;
 use exobus_bus::auth::Why;
 use exobus_bus::chaos::{Chaos, Direction, Faults};
-use exobus_bus::session::{Endpoint, EndpointEvents, Event, Peer, SessionOptions};
+use exobus_bus::session::{Endpoint, EndpointEvents, Peer, SessionOptions};
 use exobus_bus::{Bus, Credentials, Denied, Message, Role, SubscribeOptions, codec};
-use exobus_store::SystemClock;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::harness::{Cluster, MEMORY_BYTES, until};
 
@@ -31,22 +30,19 @@ fn cluster() -> Cluster {
     cluster
 }
 
-async fn connect(cluster: &Cluster, credentials: Credentials) -> Result<Client, ClientError> {
+/// A client that shows this token at the door.
+async fn client(cluster: &Cluster, token: Option<&str>) -> Client {
     let options = ClientOptions {
-        bus: cluster.bus.with_credentials(credentials),
-        subjects: cluster.subjects.clone(),
-        clock: Arc::new(SystemClock::new()),
-        random: Arc::new(SystemRandom),
+        token: token.map(Into::into),
         deadline: Duration::from_secs(30),
+        ..ClientOptions::new(cluster.bus.clone(), cluster.subjects.clone())
     };
-    Client::connect(options).await
+    Client::connect(options).await.unwrap()
 }
 
 async fn nodes(cluster: &Cluster) -> Vec<String> {
-    let client = connect(cluster, Credentials::submitter(SUBMITTERS)).await.unwrap();
-    let nodes = client.nodes(Duration::from_secs(30)).await.unwrap();
-    client.close().await;
-    nodes.iter().map(|info| info.spec.node.to_string()).collect()
+    let told: Value = client(cluster, None).await.ask("nodes", &json!({})).await.unwrap();
+    told["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn open(cluster: &Cluster, credentials: Credentials, name: &str) -> (Endpoint, EndpointEvents) {
@@ -204,34 +200,43 @@ async fn what_a_stranger_says_in_the_name_of_a_node_reaches_no_actor() {
 }
 
 #[tokio::test]
-async fn a_client_hears_which_token_is_wrong_or_missing() {
+async fn who_hands_a_job_in_hears_that_its_token_is_wrong_or_missing_and_may_look_without_one() {
     let cluster = cluster();
-    let said = async |credentials| connect(&cluster, credentials).await.err().expect("refused").to_string();
-    let wrong = said(Credentials::submitter(OTHER)).await;
+    let said = async |token| match client(&cluster, token).await.submit(b"kind = 'nothing'").await.unwrap_err() {
+        ClientError::Refused(error) => (error.code, error.message),
+        error => panic!("{error}"),
+    };
+    let (code, wrong) = said(OTHER).await;
+    assert_eq!(code, "unauthorized");
     assert!(wrong.contains("the submitters' token of this process is not the cluster's"), "{wrong}");
-    let missing = said(Credentials::submitter(None)).await;
-    assert!(missing.contains("asks for its submitters' token, and this process has none"), "{missing}");
+    assert!(!wrong.contains(OTHER.unwrap()), "{wrong}");
+    let (code, missing) = said(None).await;
+    assert_eq!(code, "unauthorized");
+    assert!(missing.contains("asks for its submitters' token") && missing.contains("Exobus-Token"), "{missing}");
+    assert_eq!(said(SUBMITTERS).await.0, "unknown_kind", "it may");
+    let job = JobId::new();
+    let refused = client(&cluster, None).await.cancel(job).await.unwrap_err();
+    assert_eq!(refused.code(), Some("unauthorized"));
+    let unknown = client(&cluster, None).await.status(job).await.unwrap_err();
+    assert_eq!(unknown.code(), Some("unknown_job"), "whoever looks changes nothing");
     // Where NATS decides, none is wanted.
     let by_nats = Cluster::with(Credentials::node(NODES, None));
     by_nats.start("n1");
-    connect(&by_nats, Credentials::submitter(None)).await.expect("NATS would have refused it").close().await;
-    let unwanted = connect(&by_nats, Credentials::submitter(OTHER)).await.err().expect("refused").to_string();
-    assert!(unwanted.contains("the cluster goes without one"), "{unwanted}");
+    let admitted = client(&by_nats, None).await.submit(b"kind = 'nothing'").await.unwrap_err();
+    assert_eq!(admitted.code(), Some("unknown_kind"));
 }
 
 #[tokio::test]
-async fn a_submitter_says_what_submitters_may() {
+async fn a_submitter_says_nothing_in_sessions() {
     let cluster = cluster();
     let target = cluster.node("n1");
     let before = target.figures().refused_messages;
-    let (submitter, mut events) = open(&cluster, Credentials::submitter(SUBMITTERS), "client-1").await;
-    let me = NodeId::new("client-1");
+    let (submitter, _events) = open(&cluster, Credentials::submitter(SUBMITTERS), "client-1").await;
     let forbidden = [
         SchedulerMsg::NodeUp(spec("n4")),
         SchedulerMsg::NodeUp(spec("client-1")),
         SchedulerMsg::JobDone { job: JobId::from_u128(1) },
-        // An answer that is not its own: n1 would speak for it.
-        SchedulerMsg::ListNodes { reply: Reply::to(NodeId::new("n2"), 1) },
+        SchedulerMsg::ListNodes { reply: Reply::to(NodeId::new("client-1"), 1) },
     ];
     for message in &forbidden {
         say(&submitter, "scheduler", message);
@@ -247,16 +252,6 @@ async fn a_submitter_says_what_submitters_may() {
     until(|| target.figures().refused_messages >= before + refused).await;
     assert_eq!(target.figures().refused_messages, before + refused);
 
-    say(&submitter, "scheduler", &SchedulerMsg::ListNodes { reply: Reply::to(me, 7) });
-    let answer = tokio::time::timeout(Duration::from_secs(30), async {
-        loop {
-            if let Event::Items { from, items } = events.recv().await.expect("the session ends") {
-                break (from, items);
-            }
-        }
-    });
-    let (from, items) = answer.await.expect("no answer");
-    assert_eq!((from.name(), &*items[0].0), ("n1", "replies"));
     assert_eq!(nodes(&cluster).await, ["n1"], "all that it said before has changed nothing");
     assert!(target.fatal().is_none());
 }

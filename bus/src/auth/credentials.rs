@@ -46,6 +46,20 @@ impl Credentials {
         Self { nodes: None, submitters: Arc::new(TokenKey::new(Role::Submitter, token)) }
     }
 
+    /// Whether who shows this token may hand in jobs, where it is shown as it is.
+    ///
+    /// # Errors
+    /// It is not the submitters' one, or there is one and none is shown.
+    pub fn admits(&self, token: Option<&str>) -> Result<(), Denied> {
+        let shown = TokenKey::new(Role::Submitter, token);
+        let known = self.submitters.public || self.submitters.key.verifies(&[b"door"], &shown.key.mac(&[b"door"]));
+        match (known, token) {
+            (true, _) => Ok(()),
+            (false, Some(_)) => Err(Denied { token: Role::Submitter, why: Why::Wrong }),
+            (false, None) => Err(Denied { token: Role::Submitter, why: Why::Missing }),
+        }
+    }
+
     /// What nodes show each other on the data plane, where it goes over the wire as it is: made from the nodes' token, which it does
     /// not give away. `None`: it is no node.
     pub fn data_token(&self) -> Option<String> {

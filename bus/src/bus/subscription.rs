@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use futures::Stream;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::{Bus, Counters};
-use crate::backend::{Incoming, Registration, Respond, Sink};
+use crate::backend::{Backend, Incoming, Outgoing, Registration, Sink};
 use crate::error::BusError;
 use crate::message::Message;
 use crate::subject::{SCHEME, Subject};
@@ -25,7 +25,9 @@ pub struct Delivery {
     pub message: Message,
     /// Where an answer goes; `None` when none is wanted.
     pub reply: Option<Subject>,
-    responder: Option<Arc<dyn Respond>>,
+    /// The bytes of a message that is larger than the subscription takes: it arrives without payload and headers, so that whoever has sent it
+    /// can be told.
+    pub too_large: Option<usize>,
     bus: Bus,
 }
 
@@ -66,10 +68,7 @@ impl Delivery {
         if reply.tokens().next() == Some(SCHEME) {
             return Err(BusError::NoInbox { reply: reply.to_string() });
         }
-        match &self.responder {
-            Some(responder) => responder.respond(message),
-            None => self.bus.try_publish(reply.clone(), message),
-        }
+        self.bus.try_publish(reply.clone(), message)
     }
 }
 
@@ -100,8 +99,8 @@ impl Subscription {
 
     fn taken(&self, incoming: Incoming) -> Delivery {
         self.sink.waiting_bytes.fetch_sub(incoming.held_bytes(), Ordering::Relaxed);
-        let Incoming { subject, reply, message, responder, .. } = incoming;
-        Delivery { subject, message, reply, responder, bus: self.bus.clone() }
+        let Incoming { subject, reply, message, too_large, .. } = incoming;
+        Delivery { subject, message, reply, too_large, bus: self.bus.clone() }
     }
 
     /// How many messages were dropped because this subscription was full.
@@ -127,23 +126,48 @@ pub(super) struct Bounded {
     pub(super) message_bytes_max: usize,
     pub(super) dropped: AtomicU64,
     pub(super) counters: Arc<Counters>,
+    /// What is answered to what is dropped, and by whom: weak, as the backend has the sinks.
+    pub(super) when_full: Option<(Message, Weak<dyn Backend>)>,
+}
+
+/// While more than this waits for the socket, what is dropped is not answered: the answers would be in the way of all else.
+const REFUSALS_WAITING_BYTES: u64 = 512 * 1024;
+
+impl Bounded {
+    /// Tells who waits for an answer that there will be none.
+    fn refuse(&self, dropped: Incoming) {
+        let Some((answer, backend)) = &self.when_full else { return };
+        let inbox = dropped.reply.filter(|reply| reply.tokens().next() != Some(SCHEME));
+        let (Some(inbox), Some(backend)) = (inbox, backend.upgrade()) else { return };
+        if backend.stats().queued_bytes > REFUSALS_WAITING_BYTES {
+            return;
+        }
+        let answer = answer.clone();
+        let bytes = answer.wire_bytes() as u64;
+        if backend.publish(Outgoing { subject: inbox, reply: None, message: answer }).is_ok() {
+            self.counters.published_messages.fetch_add(1, Ordering::Relaxed);
+            self.counters.published_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Sink for Bounded {
     fn deliver(&self, mut incoming: Incoming) {
         let sender = self.sender.lock();
-        let Some(sender) = sender.as_ref() else { return };
+        let Some(known) = sender.as_ref() else { return };
         let bytes = incoming.message.wire_bytes();
         if bytes > self.message_bytes_max {
-            incoming.message = Message::default();
+            (incoming.message, incoming.too_large) = (Message::default(), Some(bytes));
         }
         let held = incoming.held_bytes();
         // It counts before the reader can take it.
         let waiting = self.waiting_bytes.fetch_add(held, Ordering::Relaxed);
         let sent = match waiting > 0 && waiting + held > self.capacity_bytes {
             true => Err(mpsc::error::TrySendError::Full(incoming)),
-            false => sender.try_send(incoming),
+            false => known.try_send(incoming),
         };
+        // Who is answered below may be in this process.
+        drop(sender);
         if sent.is_err() {
             self.waiting_bytes.fetch_sub(held, Ordering::Relaxed);
         }
@@ -152,9 +176,10 @@ impl Sink for Bounded {
                 self.counters.received_messages.fetch_add(1, Ordering::Relaxed);
                 self.counters.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
             }
-            Err(mpsc::error::TrySendError::Full(_)) => {
+            Err(mpsc::error::TrySendError::Full(dropped)) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 self.counters.dropped_messages.fetch_add(1, Ordering::Relaxed);
+                self.refuse(dropped);
             }
             Err(mpsc::error::TrySendError::Closed(_)) => {}
         }

@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
+use crate::backend::{Backend, BackendStats, Complaints, ConnectionState, Incoming, Outgoing, Registration, Sink};
 use crate::bus::Bus;
 use crate::error::BusError;
 use crate::streams::StreamBackend;
@@ -290,16 +290,20 @@ impl Backend for Chaos {
         self.inner.backend.subscribe(pattern, queue, self.cuttable(sink)).await
     }
 
-    async fn serve(&self, service: ServiceInfo, sink: Arc<dyn Sink>) -> Result<Registration, BusError> {
-        self.inner.backend.serve(service, self.cuttable(sink)).await
-    }
-
     async fn flush(&self, deadline: Duration) -> Result<(), BusError> {
         self.inner.backend.flush(deadline).await
     }
 
     async fn drain(&self, deadline: Duration) -> Result<(), BusError> {
         self.inner.backend.drain(deadline).await
+    }
+
+    fn asks_who_connects(&self) -> Option<bool> {
+        self.inner.backend.asks_who_connects()
+    }
+
+    fn complaints(&self) -> Option<watch::Receiver<Complaints>> {
+        self.inner.backend.complaints()
     }
 
     fn payload_max_bytes(&self) -> usize {

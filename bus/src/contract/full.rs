@@ -31,6 +31,27 @@ pub async fn a_full_subscriber_drops_the_newest_and_counts(a: Bus, b: Bus) {
     assert_eq!(read(&next(&mut full).await.message), "after");
 }
 
+/// Who asks one that is full is told so, if that is what it is to be told; who may not be answered is not, and who is not dropped is answered by
+/// whoever reads.
+pub async fn who_asks_a_full_subscriber_is_told(a: Bus, b: Bus) {
+    let subject = unique("busy");
+    let options =
+        SubscribeOptions { capacity_messages: 2, when_full: Some(text("full")), ..SubscribeOptions::default() };
+    let mut full = b.subscribe(subject.clone().into(), options).await.unwrap();
+    // Nobody waits for an answer to these.
+    for number in 0..2 {
+        a.publish(subject.clone(), text(number.to_string())).await.unwrap();
+    }
+    let told = a.request(subject.clone(), text("?"), super::PATIENCE).await.unwrap();
+    assert_eq!((read(&told), full.dropped()), ("full".to_owned(), 1));
+    for number in 0..2 {
+        assert_eq!(read(&next(&mut full).await.message), number.to_string());
+    }
+    let answering = async { next(&mut full).await.reply(text("room")).await.unwrap() };
+    let (told, ()) = tokio::join!(a.request(subject, text("?"), super::PATIENCE), answering);
+    assert_eq!(read(&told.unwrap()), "room");
+}
+
 /// One that never reads costs others nothing.
 pub async fn a_full_subscriber_does_not_harm_another(a: Bus, b: Bus) {
     let subject = unique("lazy");
@@ -71,7 +92,7 @@ pub async fn a_subscriber_drops_what_would_take_too_many_bytes(a: Bus, b: Bus) {
     assert_eq!(next(&mut full).await.message.payload.len(), 200_000);
 }
 
-/// What is larger than it may be arrives, and nothing of it but its subject.
+/// What is larger than it may be arrives, and nothing of it but its subject and how large it was.
 pub async fn a_message_that_is_too_large_for_a_subscriber_arrives_empty(a: Bus, b: Bus) {
     let subject = unique("small");
     let mut small = b.subscribe(subject.clone().into(), SubscribeOptions::small(100)).await.unwrap();
@@ -79,9 +100,11 @@ pub async fn a_message_that_is_too_large_for_a_subscriber_arrives_empty(a: Bus, 
     for message in [text("z".repeat(100)), text("z".repeat(101)), headed] {
         a.publish(subject.clone(), message).await.unwrap();
     }
-    assert_eq!(next(&mut small).await.message.payload.len(), 100);
+    let fits = next(&mut small).await;
+    assert_eq!((fits.message.payload.len(), fits.too_large), (100, None));
     for _ in 0..2 {
         let large = next(&mut small).await;
         assert_eq!((large.subject, large.message.wire_bytes()), (subject.clone(), 0));
+        assert!(large.too_large.is_some_and(|bytes| bytes > 100), "{:?}", large.too_large);
     }
 }

@@ -81,6 +81,20 @@ pub async fn a_deleted_key_can_be_created_again(a: Bus, b: Bus) {
     assert_eq!(ours.entries().await.unwrap(), [entry("k", "2", second)]);
 }
 
+/// A forgotten key has no value, and who follows it hears nothing of that; it may be created anew.
+pub async fn a_forgotten_key_is_gone_without_a_word(a: Bus, b: Bus) {
+    let (ours, theirs) = both(&a, &b, &config()).await;
+    ours.create("k", "1").await.unwrap();
+    let kept = ours.create("other", "2").await.unwrap();
+    let mut watch = theirs.watch(None).await.unwrap();
+    while next(&mut watch).await != WatchEvent::CaughtUp {}
+    ours.forget("k").await.unwrap();
+    ours.forget("never").await.unwrap();
+    assert_eq!(ours.entries().await.unwrap(), [entry("other", "2", kept)]);
+    let again = ours.create("k", "3").await.unwrap();
+    assert_eq!(next(&mut watch).await, put("k", "3", again));
+}
+
 /// Values first, then that they were all, then changes, in order; only of the keys that are wanted.
 pub async fn a_watch_tells_values_then_changes(a: Bus, b: Bus) {
     let (ours, theirs) = both(&a, &b, &config()).await;

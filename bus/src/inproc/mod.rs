@@ -93,14 +93,14 @@ impl Backend for InProcess {
                         subject: reply.clone(),
                         reply: None,
                         message: Message::default(),
+                        too_large: None,
                         no_responders: true,
-                        responder: None,
                     });
                 }
             }
             return Ok(());
         };
-        let incoming = Incoming { subject, reply, message, no_responders: false, responder: None };
+        let incoming = Incoming { subject, reply, message, too_large: None, no_responders: false };
         for sink in receivers {
             sink.deliver(incoming.clone());
         }

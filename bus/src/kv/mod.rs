@@ -28,7 +28,7 @@ pub use watch::{Change, Watch, WatchEvent};
 use crate::bus::Bus;
 use crate::error::BusError;
 use crate::message::Message;
-use crate::streams::{Append, Expect, ReadFrom, Record, Stream, StreamConfig};
+use crate::streams::{Append, Expect, Purge, ReadFrom, Record, Stream, StreamConfig};
 use crate::subject::{Pattern, Subject, SubjectError, unique_token};
 
 /// Header of a record that removes its key; name and value are those of other clients' key-value stores.
@@ -48,6 +48,8 @@ pub struct KvConfig {
     pub ttl: Duration,
     /// Most bytes of keys and values. Default 16 MiB.
     pub bytes_max: u64,
+    /// Whether it is lost with its server: for what can be made again. Default false.
+    pub in_memory: bool,
     /// How long the record of a deletion is kept for watchers that were away. Whole seconds. Default an hour.
     pub deletions_kept: Duration,
     /// How long each call may take. Default 5 s.
@@ -62,6 +64,7 @@ impl KvConfig {
             prefix,
             ttl: Duration::ZERO,
             bytes_max: 16 * 1024 * 1024,
+            in_memory: false,
             deletions_kept: Duration::from_secs(3600),
             deadline: Duration::from_secs(5),
         }
@@ -74,6 +77,7 @@ impl KvConfig {
         let subjects = Pattern::parse(&format!("{}.>", self.prefix))?;
         Ok(StreamConfig {
             bytes_max: self.bytes_max,
+            in_memory: self.in_memory,
             age_max: self.ttl,
             last_of_subject_only: true,
             expiry_markers: if self.ttl.is_zero() { Duration::ZERO } else { self.marker_ttl() },
@@ -213,6 +217,15 @@ impl Kv {
         let message = Message::default().with_header(OPERATION, DELETED)?;
         let expect = revision.map_or(Expect::Any, Expect::LastOfSubject);
         self.write(key, message, expect, Some(self.config.marker_ttl())).await.map(drop)
+    }
+
+    /// Removes what there is of a key, and tells nobody who follows it.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn forget(&self, key: &str) -> Result<(), BusError> {
+        let subjects = Some(self.subject(key)?.into());
+        self.stream.purge(&Purge { subjects, ..Purge::default() }).await.map(drop)
     }
 
     /// All keys with values.

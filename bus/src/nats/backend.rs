@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::client::{Reports, connect};
 use super::options::{NatsOptions, resolve};
 use super::streams::{JetStream, NatsStreams};
-use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
+use crate::backend::{Backend, BackendStats, Complaints, ConnectionState, Incoming, Outgoing, Registration, Sink};
 use crate::error::BusError;
 use crate::message::{Headers, Message};
 use crate::streams::StreamBackend;
@@ -99,10 +99,14 @@ impl NatsBackend {
         }
     }
 
-    /// The server's first complaint since `from` that names `subject`.
-    fn denial_of(&self, subject: &str) -> Option<String> {
-        let quoted = format!("\"{subject}\"");
-        self.reports.denials.lock().iter().find(|text| text.contains(&quoted)).cloned()
+    /// How often the server has complained so far.
+    fn complaints_so_far(&self) -> u64 {
+        self.reports.complaints.borrow().count()
+    }
+
+    /// What it has complained of since, with this text in it.
+    fn complaint_since(&self, so_far: u64, text: &str) -> Option<String> {
+        self.reports.complaints.borrow().after(so_far, text).map(str::to_owned)
     }
 }
 
@@ -203,7 +207,7 @@ impl Backend for NatsBackend {
         self.check_open()?;
         let timed_out = || BusError::TimedOut { what: format!("subscribe to {pattern}"), after: SUBSCRIBE_DEADLINE };
         let deadline = Instant::now() + SUBSCRIBE_DEADLINE;
-        self.reports.denials.lock().retain(|text| !text.contains(pattern.as_str()));
+        let so_far = self.complaints_so_far();
         let subscribing = async {
             match queue {
                 None => self.client.subscribe(pattern.to_string()).await,
@@ -238,15 +242,10 @@ impl Backend for NatsBackend {
             BusError::TimedOut { .. } => timed_out(),
             other => other,
         })?;
-        if let Some(reason) = self.denial_of(pattern.as_str()) {
+        if let Some(reason) = self.complaint_since(so_far, &format!("\"{pattern}\"")) {
             return Err(BusError::Denied { subject: pattern.to_string(), reason });
         }
         Ok(Registration::new(parking_lot::Mutex::new(stop)))
-    }
-
-    async fn serve(&self, service: ServiceInfo, sink: Arc<dyn Sink>) -> Result<Registration, BusError> {
-        self.check_open()?;
-        super::service::serve(self, service, sink).await
     }
 
     async fn flush(&self, deadline: Duration) -> Result<(), BusError> {
@@ -254,7 +253,7 @@ impl Backend for NatsBackend {
             return Err(BusError::Closed);
         }
         // What we say to ourselves comes back in order with everything that this connection sent before, whoever else hears it.
-        let end = Instant::now() + deadline;
+        let (end, so_far) = (Instant::now() + deadline, self.complaints_so_far());
         loop {
             let subject = format!("{}.sync.{}", self.inbox_prefix, unique_token());
             let left = end.saturating_duration_since(Instant::now()).min(ASK_AGAIN_AFTER);
@@ -266,7 +265,7 @@ impl Backend for NatsBackend {
                 Ok(true) => return Ok(()),
                 Ok(false) if *self.reports.closed.borrow() => return Err(BusError::Closed),
                 Ok(false) | Err(_) if Instant::now() >= end => {
-                    let what = match self.denial_of(&format!("{}.sync", self.inbox_prefix)) {
+                    let what = match self.complaint_since(so_far, &format!("\"{}.sync.", self.inbox_prefix)) {
                         Some(reason) => format!("flush ({reason})"),
                         None => "flush".to_owned(),
                     };
@@ -294,6 +293,14 @@ impl Backend for NatsBackend {
             Ok(result) => flushed.and(result),
             Err(_) => Err(BusError::TimedOut { what: "drain".to_owned(), after: deadline }),
         }
+    }
+
+    fn asks_who_connects(&self) -> Option<bool> {
+        Some(self.client.server_info().auth_required)
+    }
+
+    fn complaints(&self) -> Option<watch::Receiver<Complaints>> {
+        Some(self.reports.complaints.subscribe())
     }
 
     fn payload_max_bytes(&self) -> usize {
@@ -348,8 +355,8 @@ pub(super) fn incoming(message: async_nats::Message) -> Result<Incoming, (async_
         subject,
         reply: message.reply.and_then(|reply| Subject::parse(&reply).ok()),
         message: Message { payload: message.payload, headers: from_nats(message.headers) },
+        too_large: None,
         no_responders: message.status == Some(async_nats::StatusCode::NO_RESPONDERS),
-        responder: None,
     })
 }
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::options::{Login, NatsOptions, Resolved};
-use crate::backend::ConnectionState;
+use crate::backend::{Complaints, ConnectionState};
 use crate::error::BusError;
 use crate::refusals::Refusals;
 
@@ -21,8 +20,7 @@ const BACKOFF_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Reports {
     pub(super) connection: watch::Sender<ConnectionState>,
     pub(super) closed: watch::Sender<bool>,
-    /// The server's latest complaints that name a subject, oldest first, a few only.
-    pub(super) denials: Mutex<Vec<String>>,
+    pub(super) complaints: watch::Sender<Complaints>,
     pub(super) dropped_by_client: std::sync::atomic::AtomicU64,
     /// Messages whose subject breaks our syntax, by subject.
     pub(super) malformed: Refusals,
@@ -33,7 +31,7 @@ impl Reports {
         Arc::new(Self {
             connection: watch::Sender::new(ConnectionState { connected: false, connects: 0 }),
             closed: watch::Sender::new(false),
-            denials: Mutex::default(),
+            complaints: watch::Sender::new(Complaints::default()),
             dropped_by_client: 0.into(),
             malformed: Refusals::default(),
         })
@@ -58,11 +56,7 @@ impl Reports {
             Event::ServerError(error) => {
                 let text = error.to_string();
                 tracing::warn!(error = %text, "the NATS server complains");
-                let mut denials = self.denials.lock();
-                if denials.len() >= 16 {
-                    denials.remove(0);
-                }
-                denials.push(text);
+                self.complaints.send_modify(|complaints| complaints.add(text));
             }
             Event::LameDuckMode | Event::Draining | Event::ClientError(_) => {}
         }

@@ -13,9 +13,10 @@
 
 mod backend;
 mod client;
+mod context;
 mod options;
-mod service;
 mod streams;
 
 pub use backend::NatsBackend;
+pub use context::{context_path, context_secrets};
 pub use options::NatsOptions;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::context::Context;
 use crate::error::BusError;
 use crate::subject::{Subject, check_token};
 
@@ -17,8 +18,8 @@ pub struct NatsOptions {
     pub url: String,
     /// Name of the connection, for the server's monitoring. Default `exobus`.
     pub name: String,
-    /// A context file: JSON as the `nats` command writes it below `~/.config/nats/context/NAME.json`. A value set
-    /// here wins over the file's.
+    /// A context file: JSON as the `nats` command writes it below `~/.config/nats/context/NAME.json`
+    /// ([`context_path`](super::context_path) finds it by its name). A value set here wins over the file's.
     pub context_file: Option<PathBuf>,
     /// `.creds` file: user JWT with nkey seed.
     pub creds_file: Option<PathBuf>,
@@ -121,23 +122,6 @@ pub(super) struct Resolved {
     pub(super) api_prefix: String,
 }
 
-/// The fields of a context file that matter here; the file has more. Empty texts mean "not set".
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Context {
-    url: String,
-    token: Option<Secret>,
-    user: String,
-    password: Option<Secret>,
-    creds: String,
-    nkey: String,
-    cert: String,
-    key: String,
-    ca: String,
-    inbox_prefix: String,
-    tls_first: bool,
-}
-
 /// Reads context and secrets.
 ///
 /// # Errors
@@ -145,15 +129,7 @@ struct Context {
 pub(super) fn resolve(options: &NatsOptions) -> Result<Resolved, BusError> {
     let context = match &options.context_file {
         None => Context::default(),
-        Some(path) => {
-            let context: Context = serde_json::from_str(&read(path)?)
-                .map_err(|error| BusError::Config(format!("context file {}: {error}", path.display())))?;
-            let has_secret = [&context.token, &context.password].into_iter().flatten().any(|s| !s.0.is_empty());
-            if has_secret || context.url.contains('@') {
-                check_private(path)?;
-            }
-            context
-        }
+        Some(path) => Context::read(path)?,
     };
     let given = |text: &str| (!text.is_empty()).then(|| PathBuf::from(expand_home(text)));
     let url_is_from_context = options.url.is_empty() && !context.url.is_empty();
@@ -187,6 +163,8 @@ pub(super) fn resolve(options: &NatsOptions) -> Result<Resolved, BusError> {
         Login::Creds(Secret(secret_file(&path)?.0 + "\n"))
     } else if let Some(path) = nkey {
         Login::Nkey(secret_file(&path)?)
+    } else if let Some(creds) = context.own_creds() {
+        Login::Creds(creds)
     } else if let Some(token) = filled(context.token) {
         Login::Token(token)
     } else if !context.user.is_empty() {
@@ -210,7 +188,8 @@ pub(super) fn resolve(options: &NatsOptions) -> Result<Resolved, BusError> {
         None => "_INBOX".to_owned(),
     };
     Subject::parse(&inbox_prefix)?;
-    let api_prefix = match &options.stream_domain {
+    let domain = (!context.jetstream_domain.is_empty()).then_some(&context.jetstream_domain);
+    let api_prefix = match options.stream_domain.as_ref().or(domain) {
         Some(domain) => {
             check_token(domain)?;
             format!("$JS.{domain}.API")
@@ -232,18 +211,18 @@ pub(super) fn resolve(options: &NatsOptions) -> Result<Resolved, BusError> {
     })
 }
 
-fn read(path: &Path) -> Result<String, BusError> {
+pub(super) fn read(path: &Path) -> Result<String, BusError> {
     std::fs::read_to_string(path).map_err(|error| BusError::Config(format!("read {}: {error}", path.display())))
 }
 
 /// Reads a secret, refusing files that others can read.
-fn secret_file(path: &Path) -> Result<Secret, BusError> {
+pub(super) fn secret_file(path: &Path) -> Result<Secret, BusError> {
     let text = read(path)?;
     check_private(path)?;
     Ok(Secret(text.trim().to_owned()))
 }
 
-fn check_private(path: &Path) -> Result<(), BusError> {
+pub(super) fn check_private(path: &Path) -> Result<(), BusError> {
     let metadata =
         std::fs::metadata(path).map_err(|error| BusError::Config(format!("read {}: {error}", path.display())))?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -256,7 +235,7 @@ fn check_private(path: &Path) -> Result<(), BusError> {
     Ok(())
 }
 
-fn expand_home(text: &str) -> String {
+pub(super) fn expand_home(text: &str) -> String {
     match (text.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) => format!("{home}/{rest}"),
         _ => text.to_owned(),
@@ -282,13 +261,14 @@ mod tests {
         let text = format!(
             r#"{{"description":"test","url":"nats://10.0.0.1:4222,nats://10.0.0.2","socks_proxy":"","token":"",
                 "user":"","password":"","creds":"","nkey":"{}","cert":"","key":"","ca":"/etc/ca.pem","nsc":"",
-                "jetstream_domain":"","inbox_prefix":"_INBOX_n1","tls_first":true}}"#,
+                "jetstream_domain":"hub","inbox_prefix":"_INBOX_n1","tls_first":true}}"#,
             seed.display()
         );
         let resolved = resolve(&NatsOptions::context(file(&dir, "c.json", &text, 0o644))).unwrap();
         assert_eq!(resolved.shown_url, "nats://10.0.0.1:4222,nats://10.0.0.2:4222");
         assert_eq!(resolved.inbox_prefix, "_INBOX_n1");
         assert_eq!(resolved.tls_ca, Some("/etc/ca.pem".into()));
+        assert_eq!(resolved.api_prefix, "$JS.hub.API");
         assert!(resolved.tls_first);
         assert!(matches!(&resolved.login, Login::Nkey(seed) if seed.0.starts_with("SUAC") && !seed.0.ends_with('\n')));
         assert!(!format!("{resolved:?}").contains("SUAC"), "a secret was printed");
@@ -314,8 +294,13 @@ mod tests {
         let seed = file(&dir, "seed.nk", "SU", 0o640);
         let options = NatsOptions { nkey_seed_file: Some(seed), ..NatsOptions::default() };
         assert!(matches!(resolve(&options), Err(BusError::Config(text)) if text.contains("640")));
-        let context = file(&dir, "c.json", r#"{"user":"u","password":"p"}"#, 0o644);
-        assert!(matches!(resolve(&NatsOptions::context(context)), Err(BusError::Config(_))));
+        for secret in [r#""user":"u","password":"p""#, r#""user_jwt":"j","user_seed":"s""#, r#""token":"t""#] {
+            let context = file(&dir, "c.json", &format!("{{{secret}}}"), 0o644);
+            assert!(matches!(resolve(&NatsOptions::context(context)), Err(BusError::Config(_))), "{secret}");
+            let context = file(&dir, "c.json", &format!("{{{secret}}}"), 0o600);
+            let login = resolve(&NatsOptions::context(context)).unwrap().login;
+            assert!(!matches!(login, Login::None), "{secret}");
+        }
     }
 
     #[test]

@@ -565,8 +565,8 @@ mod tests {
             subject: Subject::parse("exo.v1.test.node.b.session.a").unwrap(),
             reply: None,
             message: Message::new(vec![0; 1000]),
+            too_large: None,
             no_responders: false,
-            responder: None,
         };
         let mut inbox = Inbox::new(10 * frame().held_bytes());
         for _ in 0..10 {

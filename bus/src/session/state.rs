@@ -41,8 +41,9 @@ pub(crate) const WINDOW_FRAMES: usize = 64;
 /// So many unanswered data frames are acknowledged at once, also when there is nothing to send.
 const ACK_EVERY_FRAMES: u32 = 16;
 /// The versions of the body that this build speaks. Before 2 there were no MACs, before 3 copies of an object had no names, before 4 what is
-/// said about a task did not name the attempt, and a node would have taken a task that wants aligned parts and packed them.
-pub(crate) const VERSIONS: (u16, u16) = (4, 4);
+/// said about a task did not name the attempt, and a node would have taken a task that wants aligned parts and packed them;
+/// before 5 clients handed their jobs to hosts, and hosts told them how it stands.
+pub(crate) const VERSIONS: (u16, u16) = (5, 5);
 /// The layout of hello, welcome and refuse.
 const HELLO_VERSION: u8 = 1;
 

@@ -24,6 +24,9 @@ pub struct StreamConfig {
     pub age_max: Duration,
     /// Each record replaces the earlier one of its subject, also when the stream is full. Default no.
     pub last_of_subject_only: bool,
+    /// Whether it is lost with its server: for what can be made again. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_memory: bool,
     /// For how long dedupe ids are remembered, at least; at most [`age_max`](Self::age_max) where that is set. After a restart only those of
     /// records that are still there. In process, the latest million per stream. Default 2 minutes.
     pub dedupe_window: Duration,
@@ -42,6 +45,7 @@ impl StreamConfig {
             bytes_max: 64 * 1024 * 1024,
             age_max: Duration::ZERO,
             last_of_subject_only: false,
+            in_memory: false,
             dedupe_window: Duration::from_secs(120),
             expiry_markers: Duration::ZERO,
         }
@@ -77,7 +81,16 @@ impl StreamConfig {
                 })*
             };
         }
-        compare!(subjects, records_max, bytes_max, age_max, last_of_subject_only, dedupe_window, expiry_markers);
+        compare!(
+            subjects,
+            records_max,
+            bytes_max,
+            age_max,
+            last_of_subject_only,
+            in_memory,
+            dedupe_window,
+            expiry_markers
+        );
         None
     }
 }

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, Event, Peer, SessionOptions};
-use exobus_bus::{Bus, BusError, JobChannel, Message, NatsOptions, Subject, Subjects, SubscribeOptions};
+use exobus_bus::{Bus, BusError, JobChannel, Message, NatsOptions, RequestMany, Subject, Subjects, SubscribeOptions};
 use nkeys::KeyPair;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::harness::nats::NatsServer;
@@ -30,6 +32,11 @@ async fn an_nkey_seed_file_opens_the_door() {
         Bus::connect(NatsOptions { nkey_seed_file: Some(seed), ..NatsOptions::url(server.url()) })
     };
     connect("right", pair.seed().unwrap()).await.unwrap().flush().await.unwrap();
+    // By way of a context, as the `nats` command would name it; there is no secret in it, so others may read it.
+    let context = format!(r#"{{"url":"{}","nkey":"{}"}}"#, server.url(), server.dir().join("right").display());
+    let path = server.dir().join("context.json");
+    std::fs::write(&path, context).unwrap();
+    Bus::connect(NatsOptions::context(path)).await.unwrap().flush().await.unwrap();
     let refused = timeout(PATIENCE, connect("wrong", other.seed().unwrap())).await.expect("tried again and again");
     assert!(matches!(refused, Err(BusError::Connect { retryable: false, .. })), "{refused:?}");
 }
@@ -88,6 +95,13 @@ async fn a_credentials_file_opens_the_door() {
     let context = format!(r#"{{"url":"{}","creds":"{}"}}"#, server.url(), creds.display());
     let context = private_file(server.dir(), "context.json", &context);
     Bus::connect(NatsOptions::context(context)).await.unwrap().flush().await.unwrap();
+    // Its token and its seed may stand in the context itself, then only its owner may read that.
+    let inline = serde_json::json!({ "url": server.url(), "user_jwt": user_token, "user_seed": user.seed().unwrap() });
+    let context = private_file(server.dir(), "inline.json", &inline.to_string());
+    Bus::connect(NatsOptions::context(context.clone())).await.unwrap().flush().await.unwrap();
+    std::fs::set_permissions(&context, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = Bus::connect(NatsOptions::context(context)).await;
+    assert!(matches!(&refused, Err(BusError::Config(why)) if why.contains("644")), "{refused:?}");
     let refused = timeout(PATIENCE, Bus::connect(NatsOptions::url(server.url()))).await.expect("tried for ever");
     assert!(matches!(refused, Err(BusError::Connect { .. })), "{refused:?}");
 }
@@ -139,36 +153,226 @@ async fn mutual_tls_opens_the_door_and_a_foreign_authority_does_not() {
     assert!(matches!(Bus::connect(options(&ca, true)).await, Err(BusError::Config(_))));
 }
 
-/// The server of `configs/nats/cluster.conf`, with keys of this test and without TLS.
+/// The page with the table of what roles may do, and with the users of another tenant.
+const PAGE: &str = include_str!("../../../docs/security.md");
+
+/// The roles of the shipped files, as the columns of the table have them, with what their inboxes begin with.
+const ROLES: [(&str, &str); 6] = [
+    ("node", "_INBOX_node"),
+    ("submitter", "_INBOX_submitter"),
+    ("viewer", "_INBOX_viewer"),
+    ("operator", "_INBOX"),
+    ("submitter of `lab-a`", "_INBOX_submitter_lab-a"),
+    ("viewer of `lab-a`", "_INBOX_viewer_lab-a"),
+];
+
+/// A shipped file of the server.
+fn shipped(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/nats").join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What stands between two texts, the first time.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let start = text.find(from).unwrap_or_else(|| panic!("no {from:?}")) + from.len();
+    &text[start..start + text[start..].find(to).unwrap_or_else(|| panic!("no {to:?} after {from:?}"))]
+}
+
+/// The server of `configs/nats/cluster.conf` with the users of another tenant, as `docs/security.md` says to add them, with keys of this
+/// test and without TLS. The files that it includes are the shipped ones.
 struct Cluster {
     server: NatsServer,
-    roles: Vec<(&'static str, KeyPair)>,
+    pairs: Vec<KeyPair>,
 }
 
 impl Cluster {
     async fn start() -> Self {
-        let config = include_str!("../../../configs/nats/cluster.conf");
-        let start = config.find("authorization {").expect("the file has users");
-        let end = start + config[start..].find("\n}").expect("the users have an end") + 2;
-        let mut users = config[start..end].to_owned();
-        let mut roles = Vec::new();
-        let mut at = 0;
-        for role in ["node", "submitter", "viewer", "operator"] {
+        let config = shipped("cluster.conf");
+        let authorization = between(&config, "\nauthorization {", "\n}");
+        let (users, end) = authorization.rsplit_once(']').expect("a list of users");
+        let mut users = format!("{users}{}]{end}", between(PAGE, "```conf\n", "```"));
+        let (mut pairs, mut files, mut at) = (Vec::new(), Vec::new(), 0);
+        for (role, _) in ROLES {
             let pair = KeyPair::new_user();
             at += users[at..].find("nkey: \"").expect("a user for each role") + 7;
-            assert!(users[..at].contains(&format!("# {role}:")), "the users of the file come in another order");
-            users.replace_range(at..at + 56, &pair.public_key());
-            roles.push((role, pair));
+            let end = at + users[at..].find('"').expect("the end of the key");
+            users.replace_range(at..end, &pair.public_key());
+            let file = between(&users[at..], "include \"", "\"").to_owned();
+            let words = role.replace('`', "").replace(" of ", " ");
+            assert!(words.split(' ').all(|word| file.contains(word)), "{role}: its user includes {file}");
+            files.push((file.clone(), shipped(&file)));
+            pairs.push(pair);
         }
-        Self { server: NatsServer::start_with(&users).await, roles }
+        let server = NatsServer::start_including(&format!("authorization {{{users}}}"), &files).await;
+        Self { server, pairs }
+    }
+
+    fn pair(&self, role: &str) -> (&KeyPair, &'static str) {
+        let index = ROLES.iter().position(|(name, _)| *name == role).expect("a known role");
+        (&self.pairs[index], ROLES[index].1)
     }
 
     async fn connect(&self, role: &str) -> Bus {
-        let (_, pair) = self.roles.iter().find(|(name, _)| *name == role).expect("a known role");
-        let inbox_prefix = (role != "operator").then(|| format!("_INBOX_{role}"));
+        let (pair, inbox_prefix) = self.pair(role);
         let seed = private_file(self.server.dir(), role, &pair.seed().unwrap());
-        let options = NatsOptions { nkey_seed_file: Some(seed), inbox_prefix, ..NatsOptions::url(self.server.url()) };
+        let options = NatsOptions {
+            nkey_seed_file: Some(seed),
+            inbox_prefix: Some(inbox_prefix.to_owned()),
+            ..NatsOptions::url(self.server.url())
+        };
         Bus::connect(options).await.unwrap()
+    }
+
+    /// A connection that says to the server, word for word, what a test wants to: no client is between that knows what is allowed.
+    async fn speak(&self, role: &str) -> Speaker {
+        let address = self.server.url().strip_prefix("nats://").expect("a URL of NATS");
+        let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
+        let mut info = String::new();
+        stream.read_line(&mut info).await.unwrap();
+        let info: serde_json::Value = serde_json::from_str(info.strip_prefix("INFO ").expect("a greeting")).unwrap();
+        let (pair, _) = self.pair(role);
+        let signature = base64(&pair.sign(info["nonce"].as_str().expect("a nonce").as_bytes()).unwrap());
+        let connect = serde_json::json!({
+            "verbose": false, "pedantic": false, "nkey": pair.public_key(), "sig": signature, "lang": "test",
+            "version": "1", "protocol": 1,
+        });
+        let mut speaker = Speaker { stream };
+        assert_eq!(speaker.say(&format!("CONNECT {connect}\r\n")).await, None, "{role} is not let in");
+        speaker
+    }
+}
+
+struct Speaker {
+    stream: BufReader<TcpStream>,
+}
+
+impl Speaker {
+    /// Says it; what the server complains of.
+    async fn say(&mut self, words: &str) -> Option<String> {
+        self.stream.write_all(format!("{words}PING\r\n").as_bytes()).await.unwrap();
+        let mut complaint = None;
+        loop {
+            let mut line = String::new();
+            let read = timeout(PATIENCE, self.stream.read_line(&mut line)).await.expect("no answer").unwrap();
+            assert!(read > 0, "the server hangs up after {words:?}: {complaint:?}");
+            match line.trim_end() {
+                "PONG" => return complaint,
+                "PING" => self.stream.write_all(b"PONG\r\n").await.unwrap(),
+                line if line.starts_with("-ERR") => complaint = Some(line.to_owned()),
+                // The server tells of its neighbours.
+                line if line.starts_with("INFO") => {}
+                line => panic!("{words:?} is answered with {line:?}"),
+            }
+        }
+    }
+
+    async fn may(&mut self, does: &str, subject: &str) -> bool {
+        let (words, denies) = match does {
+            "publish" => (format!("PUB {subject} 2\r\nhi\r\n"), "Publish"),
+            "subscribe" => (format!("SUB {subject} 7\r\nUNSUB 7\r\n"), "Subscription"),
+            does => panic!("the table has a row of who tries to {does}"),
+        };
+        match self.say(&words).await {
+            None => true,
+            Some(complaint) => {
+                let expected = format!("-ERR 'Permissions Violation for {denies} to \"{subject}\"'");
+                assert_eq!(complaint, expected);
+                false
+            }
+        }
+    }
+}
+
+/// A row of the table: what is tried, on which subjects, and who may.
+struct Row {
+    does: String,
+    subjects: Vec<String>,
+    may: Vec<bool>,
+}
+
+/// The table of the page.
+fn table() -> Vec<Row> {
+    let section = between(PAGE, "## Who may do what on the NATS server\n", "\n### ");
+    let cells = |line: &str| -> Vec<String> {
+        let line = line.trim().trim_start_matches('|').trim_end_matches('|');
+        line.split(" | ").map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut lines = section.lines().filter(|line| line.starts_with('|'));
+    let head = cells(lines.next().expect("a table"));
+    assert_eq!(head[2..], ROLES.map(|(role, _)| role.to_owned()), "the table has other columns");
+    let row = |line: &str| {
+        let cells = cells(line);
+        assert_eq!(cells.len(), head.len(), "{line}");
+        let may = cells[2..].iter().map(|cell| match cell.as_str() {
+            "yes" => true,
+            "no" => false,
+            cell => panic!("{cell}: {line}"),
+        });
+        let subjects = cells[1].split(", ").map(|subject| subject.trim_matches('`').to_owned()).collect();
+        Row { does: cells[0].clone(), subjects, may: may.collect() }
+    };
+    lines.skip(1).map(row).collect()
+}
+
+/// The table says of each role what it may; here each cell of it is tried.
+#[tokio::test]
+async fn the_shipped_permissions_are_what_the_table_says() {
+    let (cluster, table) = (Cluster::start().await, table());
+    let mut wrong = Vec::new();
+    for (index, (role, _)) in ROLES.into_iter().enumerate() {
+        let mut speaker = cluster.speak(role).await;
+        for row in &table {
+            for subject in &row.subjects {
+                let may = speaker.may(&row.does, subject).await;
+                if may != row.may[index] {
+                    wrong.push(format!("{role} may {} on {subject}: {may}", row.does));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "the table in docs/security.md says otherwise:\n{}", wrong.join("\n"));
+}
+
+/// What the table has to speak of, whatever it says: nobody takes a row away unseen.
+#[test]
+fn the_table_speaks_of_everything_that_is_to_be_denied() {
+    let table = table();
+    let tried = |does: &str, subject: &str| {
+        table.iter().any(|row| row.does == does && row.subjects.iter().any(|tried| tried == subject))
+    };
+    for (does, subject) in [
+        ("subscribe", "exo.v1.lab.node.>"),
+        ("subscribe", "exo.v1.lab.node.n1.session.*"),
+        ("subscribe", "exo.v1.lab.ctl.>"),
+        ("subscribe", "exo.v1.lab.stream.>"),
+        ("subscribe", "exo.v1.lab.kv.jobs.lab-a.*"),
+        ("subscribe", "exo.v1.lab.job.lab-a.*.log"),
+        ("subscribe", "$JS.API.>"),
+        ("subscribe", "$SRV.>"),
+        ("subscribe", "_INBOX_submitter.>"),
+        ("publish", "exo.v1.lab.node.n1.session.n2"),
+        ("publish", "exo.v1.lab.api.lab-a.submit"),
+        ("publish", "exo.v1.lab.api.default.submit"),
+        ("publish", "exo.v1.lab.kv.jobs.lab-a.j1"),
+        ("publish", "exo.v1.lab.job.default.j1.log"),
+        ("publish", "exo.v1.lab.stream.jobs.j1"),
+        ("publish", "$JS.API.INFO"),
+        ("publish", "$SRV.PING"),
+        ("publish", "_INBOX_submitter.r7.1"),
+    ] {
+        assert!(tried(does, subject), "no row says who may {does} on {subject}");
+    }
+}
+
+/// The files of the other tenant are those of `default` with another name, and nothing of `default` is left in them.
+#[test]
+fn a_tenant_has_the_permissions_of_the_default_one_under_its_own_name() {
+    for role in ["submitter", "viewer"] {
+        let inbox = format!("_INBOX_{role}");
+        let expected = shipped(&format!("roles/{role}.conf"))
+            .replace("default", "lab-a")
+            .replace(&inbox, &format!("{inbox}_lab-a"));
+        assert_eq!(shipped(&format!("tenants/lab-a/{role}.conf")), expected);
     }
 }
 
@@ -176,42 +380,54 @@ impl Cluster {
 async fn each_role_of_the_shipped_configuration_can_do_its_work() {
     let cluster = Cluster::start().await;
     let subjects = Subjects::new("lab").unwrap();
-    let (node, submitter, viewer) =
-        (cluster.connect("node").await, cluster.connect("submitter").await, cluster.connect("viewer").await);
+    let (node, other, submitter, viewer) = (
+        cluster.connect("node").await,
+        cluster.connect("node").await,
+        cluster.connect("submitter").await,
+        cluster.connect("viewer").await,
+    );
 
-    // A submitter asks a service on a node.
-    let submit = subjects.ctl("jobs", "submit").unwrap();
-    let mut service = node.subscribe(submit.clone().into(), SubscribeOptions::queue("jobs")).await.unwrap();
-    let answering = async {
-        let question = service.recv().await.unwrap();
-        question.reply(Message::new("accepted")).await.unwrap();
-    };
-    let asking = submitter.request(submit, Message::new("a job"), PATIENCE);
-    let (answer, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.unwrap();
-    assert_eq!(answer.unwrap().payload, "accepted");
-
-    // They talk in a session, both ways.
+    // Nodes talk in a session, both ways.
     let open = |bus: &Bus, node: &str| {
         let me = Peer { node: node.to_owned(), incarnation: 1 };
         Endpoint::open(bus.clone(), subjects.clone(), me, SessionOptions::default())
     };
     let (a, mut a_events) = open(&node, "n1").await.unwrap();
-    let (b, mut b_events) = open(&submitter, "client-1").await.unwrap();
-    a.send("client-1", "x", "to the client".into()).unwrap();
-    b.send("n1", "x", "to the node".into()).unwrap();
-    for (events, text) in [(&mut a_events, "to the node"), (&mut b_events, "to the client")] {
+    let (b, mut b_events) = open(&other, "n2").await.unwrap();
+    a.send("n2", "x", "to n2".into()).unwrap();
+    b.send("n1", "x", "to n1".into()).unwrap();
+    for (events, text) in [(&mut a_events, "to n1"), (&mut b_events, "to n2")] {
         let event = timeout(PATIENCE, events.recv()).await.expect("nothing came").unwrap();
         let Event::Items { items, .. } = event else { panic!("{event:?}") };
         assert_eq!(items[0].1, text);
     }
 
-    // A viewer lists jobs, without a session.
-    let list = subjects.ctl("jobs", "list").unwrap();
-    let mut service = node.subscribe(list.clone().into(), SubscribeOptions::queue("jobs")).await.unwrap();
-    let answering = async { service.recv().await.unwrap().reply(Message::new("no jobs")).await.unwrap() };
-    let asking = viewer.request(list, Message::new(""), PATIENCE);
-    let (answer, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.unwrap();
-    assert_eq!(answer.unwrap().payload, "no jobs");
+    // Who is no node asks at the door what its role may ask.
+    let looks = ["status", "list", "watch", "events", "why", "logs", "nodes", "cluster"];
+    let does = ["submit", "explain", "cancel", "value", "result"];
+    let asks = [(&submitter, [&looks[..], &does].concat()), (&viewer, looks.to_vec())];
+    for (bus, verb) in asks.into_iter().flat_map(|(bus, verbs)| verbs.into_iter().map(move |verb| (bus, verb))) {
+        let door = subjects.every_api(verb).unwrap();
+        let mut asked = node.subscribe(door, SubscribeOptions::queue("api")).await.unwrap();
+        let answering = async { asked.recv().await.unwrap().reply(Message::new("an answer")).await.unwrap() };
+        let asking = bus.request(subjects.api("default", verb).unwrap(), Message::new("{}"), PATIENCE);
+        let (answer, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.expect(verb);
+        assert_eq!(answer.unwrap().payload, "an answer", "{verb}");
+    }
+
+    // An operator asks what services there are, and a node says more than one word to that.
+    let operator = cluster.connect("operator").await;
+    let mut asked = node.subscribe("$SRV.>".parse().unwrap(), SubscribeOptions::default()).await.unwrap();
+    let answering = async {
+        let asked = asked.recv().await.unwrap();
+        for answer in ["a node", "a store"] {
+            asked.reply(Message::new(answer)).await.unwrap();
+        }
+    };
+    let all = RequestMany { max: 2, deadline: PATIENCE, gap: None };
+    let asking = operator.request_many("$SRV.PING".parse().unwrap(), Message::new(""), all);
+    let (answers, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.unwrap();
+    assert_eq!(answers.unwrap().len(), 2);
 
     // Viewers and submitters hear what jobs print.
     for bus in [&viewer, &submitter] {
@@ -220,61 +436,21 @@ async fn each_role_of_the_shipped_configuration_can_do_its_work() {
         node.publish(subject, Message::new("a line")).await.unwrap();
         assert_eq!(timeout(PATIENCE, heard.recv()).await.unwrap().unwrap().message.payload, "a line");
     }
-    // A submitter asks for what belongs to its tenant.
-    let door = subjects.every_api("result").unwrap();
-    let mut asked = node.subscribe(door, SubscribeOptions::queue("results")).await.unwrap();
-    let answering = async { asked.recv().await.unwrap().reply(Message::new("bytes")).await.unwrap() };
-    let asking = submitter.request(subjects.api("default", "result").unwrap(), Message::new("{}"), PATIENCE);
-    let (answer, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.unwrap();
-    assert_eq!(answer.unwrap().payload, "bytes");
-
-    // A viewer sees events of jobs.
-    let events = subjects.every_job(JobChannel::Evt).unwrap();
-    let mut seen = viewer.subscribe(events, SubscribeOptions::default()).await.unwrap();
-    let subject = subjects.job("me", "j1", JobChannel::Evt).unwrap();
-    node.publish(subject, Message::new("started")).await.unwrap();
-    assert_eq!(timeout(PATIENCE, seen.recv()).await.unwrap().unwrap().message.payload, "started");
 }
 
+/// What a permission does not say: an answer to what one has asked oneself, and the inboxes of others of one's role.
 #[tokio::test]
-async fn no_role_of_the_shipped_configuration_can_do_more() {
+async fn who_is_no_node_answers_in_nobodys_place() {
     let cluster = Cluster::start().await;
     let subjects = Subjects::new("lab").unwrap();
     let (node, submitter, viewer) =
         (cluster.connect("node").await, cluster.connect("submitter").await, cluster.connect("viewer").await);
-    let denied = |bus: &Bus, pattern: &str| {
-        let (bus, pattern) = (bus.clone(), pattern.parse().unwrap());
-        async move { matches!(bus.subscribe(pattern, SubscribeOptions::default()).await, Err(BusError::Denied { .. })) }
-    };
-    assert!(denied(&viewer, "exo.v1.lab.node.>").await, "a viewer reads sessions");
-    assert!(denied(&viewer, "exo.v1.lab.client.>").await, "a viewer reads what is said to submitters");
-    assert!(denied(&submitter, "exo.v1.lab.node.>").await, "a submitter reads what others say to nodes");
-    assert!(denied(&viewer, "_INBOX_submitter.>").await, "a viewer reads a submitter's answers");
-    assert!(denied(&submitter, "exo.v1.lab.ctl.>").await, "a submitter reads others' requests");
-    assert!(denied(&submitter, "_INBOX_node.>").await, "a submitter reads a node's answers");
-    assert!(denied(&node, "exo.v1.other.>").await, "a node reads another cluster");
+    let everything = viewer.subscribe("exo.v1.lab.node.>".parse().unwrap(), SubscribeOptions::default()).await;
+    assert!(matches!(everything, Err(BusError::Denied { .. })), "who is denied is told so");
 
     // What may not be published does not arrive; what the node sends itself afterwards does.
     let everything = "exo.v1.lab.>".parse().unwrap();
     let mut all = node.subscribe(everything, SubscribeOptions::default()).await.unwrap();
-    for (bus, subject) in [
-        (&viewer, subjects.job("me", "j1", JobChannel::Cmd).unwrap()),
-        (&viewer, subjects.node("n1", "owner").unwrap()),
-        (&viewer, subjects.ctl("jobs", "submit").unwrap()),
-        (&submitter, subjects.job("me", "j1", JobChannel::Evt).unwrap()),
-        (&submitter, subjects.job("me", "j1", JobChannel::Log).unwrap()),
-        (&viewer, subjects.job("me", "j1", JobChannel::Log).unwrap()),
-        (&submitter, subjects.node("n1", "beat").unwrap()),
-        (&submitter, subjects.session("n2", "n1").unwrap()),
-        (&submitter, subjects.session("client-1", "n1").unwrap()),
-        (&submitter, subjects.api("another", "result").unwrap()),
-        (&submitter, subjects.node("n1", "result").unwrap()),
-        (&viewer, subjects.api("default", "result").unwrap()),
-    ] {
-        bus.publish(subject, Message::new("forged")).await.unwrap();
-        bus.flush().await.unwrap();
-    }
-    // Nor as the answer to something that one has asked oneself.
     for (bus, role) in [(&submitter, "submitter"), (&viewer, "viewer")] {
         let own: Subject = format!("_INBOX_{role}.sync.me").parse().unwrap();
         let mut asked = bus.subscribe(own.clone().into(), SubscribeOptions::default()).await.unwrap();
@@ -287,7 +463,7 @@ async fn no_role_of_the_shipped_configuration_can_do_more() {
     node.publish(subjects.node("n1", "owner").unwrap(), Message::new("end")).await.unwrap();
     assert_eq!(timeout(PATIENCE, all.recv()).await.unwrap().unwrap().message.payload, "end");
 
-    // To the inbox of others of their role neither.
+    // To the inbox of others of their role they say nothing, either.
     for (bus, role) in [(&submitter, "submitter"), (&viewer, "viewer")] {
         let other = cluster.connect(role).await;
         let inbox = |part: &str| format!("_INBOX_{role}.{part}.7");

@@ -26,6 +26,7 @@ mod guard;
 mod hint;
 mod ipc_schema;
 pub mod jobs;
+pub mod kinds;
 pub mod look;
 pub mod plain;
 mod raw;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::registry::Paths;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,13 @@ pub struct KeyedParams<J> {
     pub partial: bool,
     /// The job.
     pub job: J,
+}
+
+impl<J> KeyedParams<J> {
+    /// What it reads and writes.
+    pub fn paths(&self) -> Paths {
+        Paths { reads: self.inputs.clone(), writes: vec![self.output.clone()] }
+    }
 }
 
 /// What a keyed job has done.
@@ -191,6 +199,13 @@ pub struct ExplainParams<J> {
     pub partial: bool,
     /// The job.
     pub job: J,
+}
+
+impl<J> ExplainParams<J> {
+    /// What it looks at.
+    pub fn paths(&self) -> Paths {
+        Paths { reads: self.inputs.clone(), writes: Vec::new() }
+    }
 }
 
 /// Says what a keyed job would do, from the sizes of its files and of the rows that it makes of small pieces of them; files

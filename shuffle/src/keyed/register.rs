@@ -126,6 +126,11 @@ macro_rules! keyed_job {
                     })
                 },
                 give_back: $give_back,
+                needs: |_| $crate::actors::task::Resources::default(),
+                check: |bytes| {
+                    let params = $crate::actors::check_params::<$crate::keyed::$params<$job>>(bytes)?;
+                    Ok(params.paths())
+                },
             }
         }
     };

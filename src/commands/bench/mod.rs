@@ -4,6 +4,7 @@
 //! a cluster; what the store does with the disk is measured on a store of its own (`spill`).
 
 mod data;
+mod jobs;
 mod programs;
 mod shuffle;
 mod spill;
@@ -13,8 +14,10 @@ use std::io::Write as _;
 use exobus_actors::ids::NodeId;
 use exobus_actors::node::Node;
 use exobus_actors::protocol::host::JobEnd;
+use exobus_actors::spec::Plan;
 use serde::Serialize;
 
+use self::jobs::ManyJobs;
 use self::programs::{BenchParams, Figures};
 use super::{job_failure, node, submit::Submitted};
 use crate::cli::{BenchArgs, BenchName};
@@ -43,6 +46,14 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         BenchName::Spill => print(args.json, &spill::measure(&config.node, args.memory.is_some(), args.size)?),
         BenchName::Transfer if !on_cluster => {
             Err(Failure::text(Exit::Usage, "transfer is between two nodes: give --cluster URL (see `exobus dev`)"))
+        }
+        BenchName::Jobs if !on_cluster => {
+            Err(Failure::text(Exit::Usage, "jobs are handed in to a cluster: give --cluster URL (see `exobus dev`)"))
+        }
+        BenchName::Jobs => {
+            let BenchArgs { jobs, clients, spec, detach, .. } = args;
+            let many = ManyJobs { jobs: *jobs, clients: *clients, spec: spec.as_deref(), detach: *detach };
+            print(args.json, &jobs::measure(&config, &many, &interrupt)?)
         }
         _ => {
             let params = params(args);
@@ -77,7 +88,7 @@ fn params(args: &BenchArgs) -> BenchParams {
             BenchName::Metadata => programs::What::Metadata,
             BenchName::Shuffle => programs::What::Shuffle { maps: args.maps, partitions: args.partitions },
             BenchName::Edges => programs::What::Edges,
-            BenchName::Spill => unreachable!("measured without a job"),
+            BenchName::Spill | BenchName::Jobs => unreachable!("measured without a job of its own"),
         },
     }
 }
@@ -107,7 +118,8 @@ fn measured_on_cluster(
     look: &str,
     interrupt: &Interrupt,
 ) -> Result<Figures, Failure> {
-    let end = Submitted { name: "bench", params, look, events: None }.run(config, interrupt)?;
+    let plan = Plan::of("bench", params).or_exit(Exit::Usage)?;
+    let end = Submitted { config, interrupt, look, events: None }.plan(&plan)?;
     let bytes = end.result.clone().map_err(job_failure)?;
     Ok(with_cost(rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)?, &end))
 }

@@ -4,20 +4,21 @@
 use std::collections::BTreeMap;
 
 use exobus_actors::{
-    event::{Event, EventKind, NodeFigures, Received},
+    event::{NodeFigures, Received},
     ids::{Attempt, CopyNumber, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
     protocol::copies::{CopyIds, LocatedObjects, Whereabouts},
-    protocol::host::{ClientMsg, HostMsg, JobEnd, JobSpec},
+    protocol::host::{HostMsg, Look},
+    protocol::job::{Bodies, BodiesAt, Carried, Digest, JobRecord, JobState, Outcome, Submission, Used},
     protocol::membership::{Beat, Figures, MembershipMsg},
     protocol::merger::MergerMsg,
     protocol::node_manager::NodeMsg,
     protocol::owner::OwnerMsg,
-    protocol::results::{JobKept, ResultsMsg},
+    protocol::results::ResultsMsg,
     protocol::scheduler::{JobDemand, Leader, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
-        Align, Consumed, JobError, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns,
-        StillRunning, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
+        Align, Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns, StillRunning,
+        TaskFailure, TaskFigures, TaskSpec, TaskTiming,
     },
 };
 
@@ -31,9 +32,6 @@ pub(super) fn all() -> anyhow::Result<Vec<Sample>> {
     }
     for message in host() {
         samples.push(Sample::of(HostMsg::PROTOCOL, host_variant(&message), &message)?);
-    }
-    for message in client() {
-        samples.push(Sample::of(ClientMsg::PROTOCOL, client_variant(&message), &message)?);
     }
     for message in owner() {
         samples.push(Sample::of(OwnerMsg::PROTOCOL, owner_variant(&message), &message)?);
@@ -131,6 +129,30 @@ fn scheduler() -> Vec<SchedulerMsg> {
         SchedulerMsg::Holds { node: node(), jobs: vec![job()] },
         SchedulerMsg::ListNodes { reply: Reply::to(node(), 8) },
         SchedulerMsg::ListJobs { settled: false, reply: Reply::to(node(), 9) },
+        SchedulerMsg::Accept {
+            submission: Box::new(Submission { record: record(), carried: Carried::Here(bodies()) }),
+            reply: Reply::to(node(), 10),
+        },
+        SchedulerMsg::Cancel {
+            tenant: "default".into(),
+            job: job(),
+            who: Some("ada@lab".into()),
+            reply: Reply::to(node(), 11),
+        },
+        SchedulerMsg::Describe { tenant: "default".into(), job: job(), reply: Reply::to(node(), 12) },
+        SchedulerMsg::ListRecords {
+            tenant: "default".into(),
+            all: true,
+            before: None,
+            most: 50,
+            reply: Reply::to(node(), 13),
+        },
+        SchedulerMsg::Find { tenant: "default".into(), digits: "019e".into(), reply: Reply::to(node(), 14) },
+        SchedulerMsg::QueueBefore { tenant: "default".into(), priority: 0, reply: Reply::to(node(), 15) },
+        SchedulerMsg::JobStarted { job: job(), host: node() },
+        SchedulerMsg::JobCommitting { job: job() },
+        SchedulerMsg::JobTurnedAway { job: job(), reason: "too many jobs wait on n1".into() },
+        SchedulerMsg::JobEnded { job: job(), outcome: Box::new(outcome()) },
     ]
 }
 
@@ -145,19 +167,67 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
         SchedulerMsg::Holds { .. } => "Holds",
         SchedulerMsg::ListNodes { .. } => "ListNodes",
         SchedulerMsg::ListJobs { .. } => "ListJobs",
+        SchedulerMsg::Accept { .. } => "Accept",
+        SchedulerMsg::Cancel { .. } => "Cancel",
+        SchedulerMsg::Describe { .. } => "Describe",
+        SchedulerMsg::ListRecords { .. } => "ListRecords",
+        SchedulerMsg::Find { .. } => "Find",
+        SchedulerMsg::QueueBefore { .. } => "QueueBefore",
+        SchedulerMsg::JobStarted { .. } => "JobStarted",
+        SchedulerMsg::JobCommitting { .. } => "JobCommitting",
+        SchedulerMsg::JobTurnedAway { .. } => "JobTurnedAway",
+        SchedulerMsg::JobEnded { .. } => "JobEnded",
     }
 }
 
-fn host() -> Vec<HostMsg> {
-    let spec = JobSpec {
+/// A job of which everything is known that can be.
+fn record() -> JobRecord {
+    let digest = |bytes| Digest { bytes, hash: 0x0123_4567_89ab_cdef };
+    JobRecord {
         job: job(),
         tenant: "default".into(),
+        kind: "sort".into(),
+        name: Some("nightly".into()),
         program: "sort@1".into(),
-        params: vec![0x80].into(),
+        who: Some("ada@lab".into()),
+        key: Some("2026-11-26".into()),
+        priority: 0,
+        limit_ms: Some(3_600_000),
         sample_ms: 0,
+        spec: digest(80),
+        plan: digest(96),
+        state: JobState::Running,
+        accepted_unix_ms: 1_795_566_000_000,
+        started_unix_ms: Some(1_795_566_000_040),
+        ended_unix_ms: None,
+        host: Some(node()),
+        runs: 1,
+        stop: None,
+        outcome: None,
+    }
+}
+
+/// How one ended.
+fn outcome() -> Outcome {
+    let used = Used {
+        nodes: 3,
+        spilled_bytes: 1 << 30,
+        received_bytes: 600_000_000,
+        peak_memory_bytes: 3 << 30,
+        owner_bytes: 123_456,
     };
+    Outcome { result: Ok(Digest { bytes: 120, hash: 0x0123_4567_89ab_cdef }), value: None, cancelled: false, used }
+}
+
+fn bodies() -> Bodies {
+    Bodies { spec: "{}".into(), plan: vec![0x80].into() }
+}
+
+fn host() -> Vec<HostMsg> {
     vec![
-        HostMsg::Start { spec, client: NodeId::new("client-1") },
+        HostMsg::Run { record: Box::new(record()), bodies: BodiesAt::Here(bodies()) },
+        HostMsg::Look { job: job(), look: Look { after: 17, wait_ms: 1000, events: 256 }, reply: Reply::to(node(), 7) },
+        HostMsg::TellEnd { job: job(), reply: Reply::to(node(), 8) },
         HostMsg::Resume { job: job() },
         HostMsg::Cancel { job: job() },
     ]
@@ -165,31 +235,11 @@ fn host() -> Vec<HostMsg> {
 
 fn host_variant(message: &HostMsg) -> &'static str {
     match message {
-        HostMsg::Start { .. } => "Start",
+        HostMsg::Run { .. } => "Run",
+        HostMsg::Look { .. } => "Look",
+        HostMsg::TellEnd { .. } => "TellEnd",
         HostMsg::Resume { .. } => "Resume",
         HostMsg::Cancel { .. } => "Cancel",
-    }
-}
-
-fn client() -> Vec<ClientMsg> {
-    let kind = EventKind::StagePlanned { stage: "sort.map".into(), tasks: 80, bytes: 10_000_000_000 };
-    let end = JobEnd {
-        result: Err(JobError::Cancelled),
-        nodes: BTreeMap::from([(node(), figures())]),
-        owner_bytes: 123_456,
-        control_messages: 789,
-        kept: Some(JobKept::Result { files: 1, bytes: 1_000_000_000, until_unix_ms: 1_795_566_000_000 }),
-    };
-    vec![
-        ClientMsg::Events(vec![Event { at_us: 15_000, node: node(), job: Some(job()), kind }]),
-        ClientMsg::Finished { job: job(), end },
-    ]
-}
-
-fn client_variant(message: &ClientMsg) -> &'static str {
-    match message {
-        ClientMsg::Events(..) => "Events",
-        ClientMsg::Finished { .. } => "Finished",
     }
 }
 
@@ -407,18 +457,16 @@ mod tests {
 
     #[test]
     fn every_message_that_can_leave_the_process_has_a_sample() {
-        let given: Vec<(&str, usize)> =
-            ["scheduler", "host", "client", "owner", "node", "results", "merger", "membership"]
-                .into_iter()
-                .map(|protocol| (protocol, all().unwrap().iter().filter(|sample| sample.protocol == protocol).count()))
-                .collect();
+        let given: Vec<(&str, usize)> = ["scheduler", "host", "owner", "node", "results", "merger", "membership"]
+            .into_iter()
+            .map(|protocol| (protocol, all().unwrap().iter().filter(|sample| sample.protocol == protocol).count()))
+            .collect();
         // As many as there are variants.
         assert_eq!(
             given,
             [
-                ("scheduler", 9),
-                ("host", 3),
-                ("client", 2),
+                ("scheduler", 19),
+                ("host", 5),
                 ("owner", 13),
                 ("node", 11),
                 ("results", 2),

@@ -35,8 +35,7 @@ impl Cluster {
         let mut command = command(&["dev", "--nodes", "3", "--port", "0", "--executors", "1", "--dir", &folder]);
         command.args(more);
         let mut dev = Running::start(command);
-        let ready = dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
-        let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
+        let url = dev.ready_at("nats://", PATIENCE);
         Self { scratch, dev, url }
     }
 
@@ -106,8 +105,11 @@ impl Events {
         let (mut before, mut done) = (run.of("TaskResumed").count() as u64, (resumed + run.finished(stage)) as u64);
         // Who listens from later on is told how far it is by then.
         for joined in run.of("Joined") {
-            before += joined["resumed"].as_u64().unwrap();
-            done += joined["done"][stage].as_u64().unwrap_or_default();
+            let progress = &joined["progress"];
+            before += progress["resumed_tasks"].as_u64().unwrap();
+            let stages = progress["stages"].as_array().unwrap();
+            let of_stage = stages.iter().find(|known| known["name"] == stage);
+            done += of_stage.and_then(|stage| stage["tasks_done"].as_u64()).unwrap_or_default();
         }
         assert!(before > 0 && done == 12, "{before} before, {done} in all");
     }

@@ -228,6 +228,12 @@ impl Running {
         }
     }
 
+    /// Waits until the nodes of `exobus dev` are ready; the URL of this scheme, with "://", where they are.
+    pub fn ready_at(&mut self, scheme: &str, within: Duration) -> String {
+        let ready = self.wait_for(&format!("ready at {scheme}"), within).unwrap_or_else(|| panic!("{:#?}", self.seen));
+        ready.split_whitespace().find(|word| word.starts_with(scheme)).unwrap().to_owned()
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();

@@ -270,6 +270,21 @@ impl<'a> Cluster<'a> {
         Ok(String::from_utf8_lossy(&fs::read(self.folder.join(format!("{name}.log")))?).into_owned())
     }
 
+    /// What all nodes have said, in all incarnations.
+    pub(super) fn all_logs(&self) -> Result<String> {
+        let mut all = Vec::new();
+        for (name, _) in &*self.nodes.borrow() {
+            for log in [format!("{name}.earlier.log"), format!("{name}.log")] {
+                match fs::read(self.folder.join(log)) {
+                    Ok(said) => all.extend(said),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(String::from_utf8_lossy(&all).into_owned())
+    }
+
     /// The node that hosts the job that was accepted last, and the one that is the Scheduler; the third has neither.
     pub(super) fn bystander(&self) -> Result<String> {
         let mut found = None;

@@ -82,7 +82,7 @@ impl Run {
         Ok(self.json("jobs")?.as_array().context("a list of jobs")?.len())
     }
 
-    fn json(&self, key: &str) -> Result<serde_json::Value> {
+    pub fn json(&self, key: &str) -> Result<serde_json::Value> {
         // A wrapper may have said something behind it.
         let line = self.stdout.lines().find(|line| line.starts_with('{')).context("no JSON")?;
         let value: serde_json::Value = serde_json::from_str(line).context("read its JSON")?;

@@ -125,8 +125,8 @@ impl Samples {
             "data.n1.x",
             "node.n1.beat",
             "node.n1.session.n9",
-            "node.n1.session.client.client-9",
-            "client.client-9.session.n1",
+            "api.default.submit",
+            "node.n1.api",
         ];
         let mut samples = Self(BTreeMap::new());
         for end in unused {

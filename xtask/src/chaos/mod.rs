@@ -18,6 +18,7 @@ mod flips;
 mod ground;
 mod lan;
 mod limits;
+mod many_jobs;
 mod memory;
 mod messages;
 mod needs;
@@ -137,6 +138,7 @@ const ROWS: &[Row] = &[
     Row { number: 39, name: "thread limit", needs: ROOT, run: limits::few_threads },
     Row { number: 40, name: "whole cluster SIGKILL", needs: NOTHING, run: nodes::all_killed },
     Row { number: 41, name: "NATS comes back empty", needs: NOTHING, run: bus_servers::emptied },
+    Row { number: 42, name: "many jobs, kills in turn", needs: NOTHING, run: many_jobs::killed_in_turn },
 ];
 
 /// Prints the rows.

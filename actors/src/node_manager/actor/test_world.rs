@@ -24,6 +24,7 @@ use crate::registry::Function;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{self, Inbox, Post, PostOptions, mailbox};
 use crate::task::{Resources, Returns, TaskSpec};
+use crate::tenants::Tenants;
 use crate::transfer::TransferClient;
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
@@ -102,6 +103,7 @@ impl World {
             stager,
             executors: hands.clone(),
             printing: Printing::new(post.node().clone(), Secrets::default(), None),
+            tenants: Tenants::default(),
             functions: BTreeMap::from([("test@1".into(), function)]),
             resources: Resources::cpu(1000 * EXECUTORS as u64),
             spin: Duration::ZERO,

@@ -95,8 +95,12 @@ impl OwnerState {
         }
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
         self.tasks[task].is_done();
+        let is_new = !self.tasks[task].is_counted();
         self.tasks[task].count();
         self.committed |= self.commits(task);
+        if is_new {
+            self.has_written(figures.outside_out_bytes);
+        }
         self.tasks[task].rare.change_if_there(|rare| {
             (rare.denials, rare.outside_bytes, rare.tried) = (0, 0, Tried::default());
         });

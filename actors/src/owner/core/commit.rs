@@ -9,7 +9,29 @@ use super::task::{State, Task};
 use crate::arena::Index;
 use crate::task::JobError;
 
+/// Whether tasks that commit may be handed out. The job's log says first that one is: who takes the job up later knows that its output
+/// may be there, and goes on to its end, whoever wants to cancel it by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// None is ready.
+    #[default]
+    NotYet,
+    /// One is, and the log does not say so yet.
+    Wanted,
+    /// The log says so.
+    Noted,
+}
+
 impl OwnerState {
+    /// Whether a task waits until the log says that the job commits.
+    pub(super) fn waits_to_commit(&mut self, task: Index) -> bool {
+        let waits = self.commits(task) && self.commit != Commit::Noted;
+        if waits {
+            self.commit = Commit::Wanted;
+        }
+        waits
+    }
+
     /// Whether a task publishes what the job has made.
     pub(super) fn commits(&self, task: Index) -> bool {
         self.function(task).commits
@@ -30,12 +52,13 @@ impl OwnerState {
     }
 
     /// Whether a cancel has to wait: a task that commits runs, or one has completed and no other task is under way, so that the program is
-    /// about to end.
+    /// about to end; or an earlier run had handed one out.
     pub(super) fn is_committing(&self) -> bool {
         let runs = |(index, task): (Index, &Task)| task.state() == State::Running && self.commits(index);
         let is_open = |(_, task): (Index, &Task)| !task.state().is_over();
         self.functions.entries.iter().any(|function| function.commits) && self.tasks.iter().any(runs)
             || self.committed && !self.tasks.iter().any(is_open)
+            || self.was_committing
     }
 
     /// The ledgers and the unread failures at the end of the program.

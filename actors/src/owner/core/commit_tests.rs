@@ -1,5 +1,6 @@
 //! Tasks that commit: what is checked before one is handed out, and when a cancel has to wait.
 
+use super::commit::Commit;
 use super::world_tests::{INCARNATION, SECRET, World, node, offer, output};
 use crate::ids::{RowHash, SetId, TaskId};
 use crate::task::EdgeShape;
@@ -9,6 +10,7 @@ use crate::task::{Arg, Consumed, Description, FailureKind, JobError, Output, Par
 fn shuffled(rows: u64, shared: bool) -> (World, TaskId) {
     let mut world = World::new(&[("n", 4)]);
     world.owner.offers(&node("n"), INCARNATION, offer(&["f@1", "commit@1"]));
+    world.owner.commit = Commit::Noted;
     let map = world.submit("map", &[]);
     let members = [map.output(0)];
     let set = SetId::of(&members);
@@ -45,6 +47,25 @@ fn a_commit_is_handed_out_when_its_ledger_balances() {
         world.complete(commit);
         assert_eq!((world.resolved[&1].clone(), world.owner.close()), (Ok(()), Ok(())));
     }
+}
+
+#[test]
+fn a_commit_waits_until_the_log_says_that_the_job_commits() {
+    let (mut world, reduce) = shuffled(10, false);
+    world.owner.commit = Commit::NotYet;
+    let commit = commit(&mut world, reduce);
+    assert!(!world.runs(commit) && !world.owner.is_committing());
+    assert_eq!(world.owner.commit, Commit::Wanted);
+    world.owner.commit = Commit::Noted;
+    world.settle();
+    assert!(world.runs(commit) && world.owner.is_committing());
+}
+
+#[test]
+fn a_job_of_which_an_earlier_run_has_handed_a_commit_out_is_not_cancelled() {
+    let (mut world, _) = shuffled(10, false);
+    world.owner.was_committing = true;
+    assert!(world.owner.is_committing(), "its output may be there");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::event::{EventKind, NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall, queue};
 use crate::ids::{Attempt, CopyId, CopyNumber, EdgeId, Epoch, LeaseId, NodeId, SetId, TaskId};
 use crate::joblog::{Entry, LogNews, Past, TaskDone};
+use crate::jobs::quotas::Quotas;
 use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
 use crate::owner::event::{OwnerEvent, ReadError};
 use crate::protocol::node_manager::{AttemptState, Doing, NodeMsg};
@@ -81,8 +82,14 @@ impl Test {
     /// With what earlier runs have noted (`forgets`: nodes may know the job from runs that its log has forgotten), and what the Owner says
     /// first.
     fn begun(past: Past, forgets: bool) -> (Self, Vec<OwnerEffect>) {
-        let place =
-            OwnerPlace { job: JOB, tenant: "t".into(), node: node("a"), incarnation: INCARNATION, events: Some(0) };
+        let place = OwnerPlace {
+            job: JOB,
+            tenant: "t".into(),
+            quotas: Quotas::default(),
+            node: node("a"),
+            incarnation: INCARNATION,
+            events: Some(0),
+        };
         let around = Around { now: Cell::default(), epoch: Epoch(2) };
         let mut core = OwnerCore::new(place, vec![info("a"), info("b")], Duration::ZERO);
         core.started(Some(Beginning { past, forgets, logged: true }), NodeFigures::default());

@@ -33,6 +33,9 @@ impl OwnerState {
                     self.fail_task(task, error);
                     continue;
                 }
+                if self.waits_to_commit(task) {
+                    break;
+                }
                 let entry = &self.tasks[task];
                 let (function, mean) = (entry.function, self.functions[entry.function as usize].stats.mean_micros);
                 let wish = self.wish(task);

@@ -280,7 +280,8 @@ impl OwnerState {
     pub(super) fn exists(&mut self, object: Index, node: NodeIndex, number: CopyNumber, spent: bool) {
         let entry = &mut self.objects[object];
         entry.is_at(node, number, spent);
-        let (id, waiters) = (entry.id, entry.take_waiters());
+        let (id, bytes, waiters) = (entry.id, entry.output().bytes, entry.take_waiters());
+        self.has_stored(bytes);
         for waiter in waiters {
             match waiter {
                 Waiter::Tracker(tracker) => {

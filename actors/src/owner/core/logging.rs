@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tracing::{info, warn};
 
+use super::commit::Commit;
 use super::deferred::{DeferredFrees, Freed};
 use super::ending::JobResult;
 use super::{OwnerCore, Surroundings};
@@ -43,6 +44,8 @@ pub(super) struct Logging {
     noted_bytes: u64,
     /// Since when the job cannot be taken up again, and why.
     cut: Option<Cut>,
+    /// The entry that says that the job commits.
+    commit_at: Option<u64>,
     /// What waits until it is durable.
     deferred: DeferredFrees<JobResult>,
     /// Nodes that are to say what they hold.
@@ -74,6 +77,10 @@ impl OwnerCore {
         if runs > 0 {
             let (done, choices) = (past.done.len(), past.choices.len());
             info!(job_id = %self.place.job, runs, done, choices, "job is taken up again");
+            if past.committing {
+                (self.state.was_committing, self.state.commit) = (true, Commit::Noted);
+                self.emit_here(EventKind::Committing);
+            }
             self.state.resume(past);
             for node in self.state.alive_nodes() {
                 // What was pushed to it was advice of an earlier run.
@@ -127,10 +134,31 @@ impl OwnerCore {
         }
     }
 
+    /// Where a task is ready that commits: notes that, and lets it go when it is durable. True: it may go from now on.
+    pub(super) fn commits(&mut self) -> bool {
+        // A job whose end is noted publishes nothing any more.
+        if self.state.commit != Commit::Wanted || self.logging.deferred.is_ending() {
+            return false;
+        }
+        if self.logging.open && self.logging.commit_at.is_none() {
+            self.note(Entry::Committing);
+            self.logging.commit_at = Some(self.logging.noted);
+        }
+        let may_go = !self.logging.open || self.logging.commit_at.is_some_and(|at| at <= self.logging.durable);
+        if may_go {
+            self.state.commit = Commit::Noted;
+            self.emit_here(EventKind::Committing);
+        }
+        may_go
+    }
+
     /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
     pub(super) fn end_when_durable(&mut self, result: JobResult) {
         if self.logging.deferred.is_ending() {
             return;
+        }
+        if result.is_err() {
+            self.state.commit = Commit::NotYet;
         }
         self.note(Entry::End(result.clone().map(Bytes::from)));
         self.logging.deferred.end(self.logging.noted, result);

@@ -54,6 +54,7 @@ mod placement;
 mod program;
 #[cfg(test)]
 mod property_tests;
+mod quota;
 mod rare;
 mod reach;
 #[cfg(test)]
@@ -86,7 +87,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::info;
+use tracing::{debug, info};
 
 use self::asking::Questions;
 pub(in crate::owner) use self::asking::unanswered;
@@ -107,6 +108,7 @@ use super::event::OwnerEvent;
 use crate::event::{EventKind, NodeFigures, NodeState, Received};
 use crate::ids::{Attempt, CopyId, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, LogNews, TaskDone, Written};
+use crate::jobs::quotas::Quotas;
 use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::owner::{OwnerMsg, Why};
 use crate::protocol::scheduler::NodeInfo;
@@ -145,6 +147,8 @@ pub(crate) trait Surroundings {
 pub(crate) struct OwnerPlace {
     pub(crate) job: JobId,
     pub(crate) tenant: Arc<str>,
+    /// What the tenant lets it use.
+    pub(crate) quotas: Quotas,
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     /// Who hears of the job's events, if somebody does: how often nodes say their figures for it, milliseconds; 0: each half second.
@@ -199,6 +203,7 @@ impl OwnerCore {
             place,
         };
         (owner.state.told_of_attempts, owner.state.logs_makers) = (owner.place.events.is_some(), false);
+        owner.state.may_use(owner.place.quotas);
         owner.state.is_at_home(&owner.place.node, owner.place.incarnation);
         owner.nodes_said(cluster);
         owner
@@ -275,6 +280,11 @@ impl OwnerCore {
         }
         for effect in self.state.flush() {
             self.translate(effect, around);
+        }
+        if self.commits() {
+            for effect in self.state.flush() {
+                self.translate(effect, around);
+            }
         }
         if self.growing_bytes(around) >= self.counted_bytes + COUNT_AGAIN_BYTES {
             self.count_tables(around);
@@ -435,8 +445,14 @@ impl OwnerCore {
                 self.say_demand(around);
             }
             Effect::Event { at, kind } => {
-                if let EventKind::TaskFailed { task, attempt, stage, error, last, .. } = &*kind {
-                    info!(job_id = %job, task_id = %task, %attempt, %stage, error, last, "attempt failed");
+                match &*kind {
+                    EventKind::TaskFailed { task, attempt, stage, error, last, .. } => {
+                        info!(job_id = %job, task_id = %task, %attempt, %stage, error, last, "attempt failed");
+                    }
+                    EventKind::TaskFinished { task, attempt, stage, .. } => {
+                        debug!(job_id = %job, task_id = %task, %attempt, %stage, "task completed");
+                    }
+                    _ => {}
                 }
                 self.emit(at, kind);
             }

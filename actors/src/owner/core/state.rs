@@ -199,7 +199,10 @@ impl OwnerState {
                 self.was_made(known, output);
                 self.exists(known, at, number, false);
             }
-            None => drop(self.add_object(Object::put(object, output, (at, number)))),
+            None => {
+                self.add_object(Object::put(object, output, (at, number)));
+                self.has_stored(output.bytes);
+            }
         }
     }
 

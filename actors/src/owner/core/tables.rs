@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet, HashTable};
 
+use super::commit::Commit;
 use super::edge::EdgeEntry;
 use super::object::Object;
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
+use super::quota::QuotaUse;
 use super::rare::OfObject;
 use super::reach::UnreachablePairs;
 use super::resume::Resumed;
@@ -192,6 +194,10 @@ pub(crate) struct OwnerState {
     pub(super) functions: Functions,
     /// A task that publishes what the job has made has completed.
     pub(super) committed: bool,
+    /// Whether tasks that commit may be handed out, ...
+    pub(super) commit: Commit,
+    /// ... and whether an earlier run has handed one out: what came of that nobody knows.
+    pub(super) was_committing: bool,
     pub(super) options: Options,
     pub(super) nodes: Vec<NodeView>,
     pub(super) ready: ReadyQueues,
@@ -201,6 +207,7 @@ pub(crate) struct OwnerState {
     pub(super) told_of_attempts: bool,
     /// Whether the job's log is told which attempt has made what.
     pub(super) logs_makers: bool,
+    pub(super) quota: QuotaUse,
     pub(super) effects: Vec<Effect>,
 }
 
@@ -225,6 +232,8 @@ impl OwnerState {
             unobserved: BTreeMap::new(),
             functions: Functions::default(),
             committed: false,
+            commit: Commit::NotYet,
+            was_committing: false,
             options: Options::default(),
             nodes: Vec::new(),
             ready: ReadyQueues::default(),
@@ -232,6 +241,7 @@ impl OwnerState {
             counts: Counts::default(),
             told_of_attempts: true,
             logs_makers: true,
+            quota: QuotaUse::default(),
             effects: Vec::new(),
         }
     }

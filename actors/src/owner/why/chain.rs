@@ -11,6 +11,7 @@ use super::watchdog::{QUIET, STALLED};
 use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
 use crate::protocol::node_manager::{AttemptState, Doing};
 use crate::protocol::owner::Standing;
+use crate::spec::units::size;
 
 /// Most chains of one answer.
 const CHAINS_MAX: usize = 8;
@@ -322,19 +323,6 @@ pub(in crate::owner) fn text(time: Duration) -> String {
         seconds @ 1..100 => format!("{seconds} s"),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
-}
-
-/// `1.2 GiB`.
-fn size(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    while value >= 1023.95 && unit + 1 < units.len() {
-        (value, unit) = (value / 1024.0, unit + 1);
-    }
-    format!("{value:.1} {}", units[unit])
 }
 
 #[cfg(test)]

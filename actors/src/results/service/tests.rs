@@ -105,6 +105,7 @@ impl World {
             transfer: TransferClient::with(fetching, TOKEN, clock),
             data_address: String::new(),
             data_token: TOKEN.into(),
+            calls: Calls::default(),
         };
         Self { parts, there, time, _server: server, gate, knocks }
     }

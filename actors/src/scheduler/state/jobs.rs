@@ -64,7 +64,7 @@ impl State {
                 // Its host was gone before it had written down how it ended. Whoever opens the log does that, and says that it is over; or runs
                 // the job, where its end was lost with a server that was emptied.
                 Err(Refusal::Over) => {
-                    self.over.retain(|over| *over != id);
+                    self.has_no_end(id);
                     self.nodes.iter().find(|(_, node)| node.up).map(|(name, _)| name.clone())
                 }
                 // It is asked for again later.

@@ -52,17 +52,19 @@ impl Submission {
         info!("{job} is submitted: {shuffle:?}");
         let spec = JobSpec {
             job,
-            tenant: "paused".into(),
+            tenant: "default".into(),
             program: PROGRAM.into(),
             params: Bytes::from(rmp_serde::to_vec_named(&shuffle).expect("plain data")),
             sample_ms: 0,
+            plan_pieces: 0,
         };
         let (mut finished, mut replayed) = (0, 0);
         let random = Arc::new(SeededRandom::new(seed));
         loop {
             let (bus, subjects) = (bus.clone(), subjects.clone());
             let (clock, random, deadline) = (clock.clone(), random.clone(), LIVES_FOR);
-            let mut client = Client::connect(ClientOptions { bus, subjects, clock, random, deadline }).await?;
+            let options = ClientOptions { clock, random, deadline, ..ClientOptions::new(bus, subjects) };
+            let client = Client::connect(options).await?;
             let count = |Event { node, kind, .. }: Event| {
                 debug!("{job:.4} {node}: {kind:?}");
                 match kind {
@@ -71,12 +73,11 @@ impl Submission {
                     _ => {}
                 }
             };
-            match client.run(spec.clone(), count, std::future::pending()).await {
+            match client.run_spec(spec.clone(), count, std::future::pending()).await {
                 Ok(end) if !is_refused(&end) => return Ok(Ended { job, shuffle, end, finished, replayed }),
                 // As somebody would who wants to know: it asks again.
                 refused => info!("the client of {job} asks again: {refused:?}"),
             }
-            client.close().await;
             sleep(AGAIN).await;
         }
     }

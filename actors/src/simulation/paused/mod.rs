@@ -29,6 +29,8 @@ mod program;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transition_tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -48,7 +48,7 @@ fn seeds_that_found_something_once_find_nothing() {
 
 #[test]
 fn whatever_goes_wrong_each_job_of_real_actors_ends_right_and_nothing_is_left() {
-    let runs = std::env::var("EXOBUS_SIM_ACTOR_RUNS").map_or(60, |runs| runs.parse().expect("a number"));
+    let runs = std::env::var("EXOBUS_SIM_ACTOR_RUNS").map_or(90, |runs| runs.parse().expect("a number"));
     let reports: Vec<_> = (0..runs).map(check).collect();
     // A world in which nothing happens shows nothing.
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
@@ -132,13 +132,13 @@ struct Heard {
 }
 
 /// Runs something in a world of its own.
-fn in_a_world<T>(test: impl Future<Output = T>) -> T {
+pub(super) fn in_a_world<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
 /// A world in which tasks take so long, milliseconds.
-fn setup(takes_ms: u64) -> Setup {
+pub(super) fn setup(takes_ms: u64) -> Setup {
     Setup {
         bus: Bus::in_process(),
         subjects: Subjects::new("paused").unwrap(),
@@ -150,13 +150,12 @@ fn setup(takes_ms: u64) -> Setup {
     }
 }
 
-async fn client(setup: &Setup) -> Client {
+pub(super) async fn client(setup: &Setup) -> Client {
     let options = ClientOptions {
-        bus: setup.bus.clone(),
-        subjects: setup.subjects.clone(),
         clock: setup.clock.clone(),
         random: Arc::new(SeededRandom::new(8)),
         deadline: LIVES_FOR,
+        ..ClientOptions::new(setup.bus.clone(), setup.subjects.clone())
     };
     Client::connect(options).await.unwrap()
 }
@@ -186,7 +185,7 @@ fn all_nodes_die(back: Option<Duration>) -> Heard {
         let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
         let mut start = |seat: &mut Seat| assert!(seat.start(&setup, &mut dice), "nobody is about to end");
         seats.iter_mut().for_each(&mut start);
-        let mut client = client(&setup).await;
+        let client = client(&setup).await;
         let (started, has_started) = oneshot::channel();
         let (mut started, mut news) = (Some(started), Vec::new());
         let clock = setup.clock.clone();
@@ -208,8 +207,7 @@ fn all_nodes_die(back: Option<Duration>) -> Heard {
             }
             killed
         };
-        let (end, killed) = tokio::join!(client.run(spec(&shuffle), hear, std::future::pending()), die);
-        client.close().await;
+        let (end, killed) = tokio::join!(client.run_spec(spec(&shuffle), hear, std::future::pending()), die);
         for seat in &mut seats {
             seat.kill().await;
         }
@@ -225,7 +223,7 @@ fn a_client_says_within_five_seconds_that_all_nodes_are_gone_and_leaves_in_the_e
         news.iter().find(|(_, kind)| says(kind)).map(|(at, _)| *at - killed)
     };
     assert!(first("which hosts it, is silent").is_some_and(|after| after < Duration::from_secs(4)), "{news:?}");
-    assert!(first("no Scheduler answers").is_some_and(|after| after < Duration::from_secs(6)), "{news:?}");
+    assert!(first("so is the cluster").is_some_and(|after| after < Duration::from_secs(6)), "{news:?}");
     assert!(matches!(end, Err(ClientError::HostSilent { .. })), "{end:?}");
 }
 
@@ -247,14 +245,13 @@ fn a_job_goes_on_whose_host_dies_a_while_after_the_server_was_emptied_under_a_lo
         let shuffle = Shuffle::draw(&mut dice, BYTES_MAX);
         let mut seats = [Seat::new(0, 2), Seat::new(1, 2)];
         seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
-        let mut client = client(&setup).await;
+        let client = client(&setup).await;
         let (hear, has_started) = first_host();
         // Nobody else knows the job: its client leaves when it has begun.
         let host = tokio::select! {
             host = has_started => host.unwrap(),
-            ended = client.run(spec(&shuffle), hear, std::future::pending()) => panic!("{ended:?}"),
+            ended = client.run_spec(spec(&shuffle), hear, std::future::pending()) => panic!("{ended:?}"),
         };
-        client.close().await;
         crate::election::lose(&setup.bus, &setup.subjects).await.unwrap();
         // The streams are made anew, and no task ends: there is nothing to note.
         sleep(Duration::from_secs(15)).await;
@@ -288,13 +285,13 @@ fn a_candidate_that_comes_back_to_an_emptied_server_hears_of_plain_nodes_and_mak
             let logs = JobLogs::open(&setup.bus, &setup.subjects, false, LIVES_FOR).await.unwrap().unwrap();
             logs.identity().await.unwrap()
         };
-        client(&setup).await.close().await;
+        client(&setup).await;
         assert!(!identity().await.starts_with("anew-"), "nobody was there before");
         sleep(Duration::from_secs(5)).await;
         seats[0].kill().await;
         crate::election::lose(&setup.bus, &setup.subjects).await.unwrap();
         assert!(seats[0].start(&setup, &mut dice));
-        client(&setup).await.close().await;
+        client(&setup).await;
         assert!(identity().await.starts_with("anew-"), "taken for a first start");
         // Names that are not kept are not free.
         let mut second = Seat::new(2, 1);
@@ -524,7 +521,7 @@ fn a_job_fails(number: u128, nodes: usize, happens: impl AsyncFnOnce(JobId, &mut
         let mut seats: Vec<_> = (0..nodes).map(|index| Seat::new(index, 1)).collect();
         let mut start = |seat: &mut Seat| assert!(seat.start(&setup, &mut dice), "nobody is about to end");
         seats.iter_mut().for_each(&mut start);
-        let mut client = client(&setup).await;
+        let client = client(&setup).await;
         let spec = JobSpec::of(job, "paused.fails@1", &()).unwrap();
         let (hear, has_started) = first_host();
         let meanwhile = async {
@@ -532,13 +529,12 @@ fn a_job_fails(number: u128, nodes: usize, happens: impl AsyncFnOnce(JobId, &mut
             let host = (0..nodes).find(|index| host == NodeId::new(&format!("n{index}"))).unwrap();
             happens(job, &mut seats[host], &mut start).await;
         };
-        let (end, ()) = tokio::join!(client.run(spec, hear, std::future::pending()), meanwhile);
+        let (end, ()) = tokio::join!(client.run_spec(spec, hear, std::future::pending()), meanwhile);
         let error = end.unwrap().result.unwrap_err().to_string();
         assert!(error.contains("the last attempt"), "{error}");
         // Whoever has anything left to say of it has said it by then.
         sleep(Duration::from_secs(30)).await;
         assert_eq!(done(job), ["made", "failed", "made", "failed", "given back"]);
-        client.close().await;
         for seat in &mut seats {
             seat.kill().await;
         }
@@ -624,7 +620,7 @@ fn what_a_job_has_made_is_given_back_though_it_is_cancelled_before_another_host_
         let (setup, mut dice, job) = (setup(1000), Dice::new(7), JobId::from_u128(0xC1));
         let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
         seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
-        let mut client = client(&setup).await;
+        let client = client(&setup).await;
         let (hear, has_started) = first_host();
         let (cancel, cancelled) = oneshot::channel::<()>();
         let meanwhile = async {
@@ -635,11 +631,10 @@ fn what_a_job_has_made_is_given_back_though_it_is_cancelled_before_another_host_
         };
         let spec = JobSpec::of(job, "paused.takes@1", &()).unwrap();
         let cancelled = async { cancelled.await.unwrap_or(()) };
-        let (end, ()) = tokio::join!(client.run(spec, hear, cancelled), meanwhile);
+        let (end, ()) = tokio::join!(client.run_spec(spec, hear, cancelled), meanwhile);
         assert_eq!(end.unwrap().result, Err(JobError::Cancelled));
         sleep(Duration::from_secs(30)).await;
         assert_eq!(done(job), ["made", "given back"], "the program did not run again");
-        client.close().await;
         for seat in &mut seats {
             seat.kill().await;
         }

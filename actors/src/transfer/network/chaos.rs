@@ -122,4 +122,8 @@ impl Socket for ChaosSocket {
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.inner.shutdown(how)
     }
+
+    fn rest(&self) {
+        self.inner.rest();
+    }
 }

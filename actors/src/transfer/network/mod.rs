@@ -66,8 +66,8 @@ pub trait Socket: Debug + Send + Sync {
     /// Sends some bytes of `pieces`, in their order, at least one where there is one; how many.
     ///
     /// # Errors
-    /// `WouldBlock`: there was no room within the time-out, nothing was sent. `Interrupted`: to be tried again. Others
-    /// end the connection; the other side being gone is one of them.
+    /// `WouldBlock`: there was no room within the time-out, nothing was sent; the next call sends the same bytes, or
+    /// none. `Interrupted`: the same. Others end the connection; the other side being gone is one of them.
     fn send(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// How long [`receive`](Self::receive) waits; zero is an error. At first: for ever.
@@ -90,6 +90,9 @@ pub trait Socket: Debug + Send + Sync {
     /// # Errors
     /// What the system says; `NotConnected`, where the other side has ended it already and the network minds.
     fn shutdown(&self, how: Shutdown) -> io::Result<()>;
+
+    /// Nothing is said for a while: what only makes it faster may go.
+    fn rest(&self) {}
 }
 
 impl Read for &dyn Socket {

@@ -1,11 +1,12 @@
 //! The promises of networks, sockets and listeners; each network keeps them.
 
-use std::io::{ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ChaosNetwork, Listener, MemoryNetwork, Network, RealNetwork, Socket};
+use crate::transfer::tls::{DataTls, test_authority::Authority};
 
 macro_rules! each_network_keeps {
     ($($clause:ident),* $(,)?) => {
@@ -17,6 +18,15 @@ macro_rules! each_network_keeps {
         }
         mod memory_byte_by_byte {
             $(#[test] fn $clause() { super::$clause(&super::MemoryNetwork::with_pipes(1)) })*
+        }
+        mod tls {
+            $(#[test] fn $clause() { super::$clause(&super::TlsNetwork::over(super::RealNetwork::new())) })*
+        }
+        // A handshake fits, a record does not.
+        mod tls_through_small_pipes {
+            $(#[test] fn $clause() {
+                super::$clause(&super::TlsNetwork::over(super::MemoryNetwork::with_pipes(4096)));
+            })*
         }
         mod chaos_that_does_nothing {
             use std::sync::Arc;
@@ -43,11 +53,56 @@ each_network_keeps! {
 const SOON: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A network whose sockets have TLS around them, as those of nodes do.
+#[derive(Debug)]
+struct TlsNetwork {
+    inner: Box<dyn Network>,
+    tls: DataTls,
+}
+
+impl TlsNetwork {
+    fn over(inner: impl Network + 'static) -> Self {
+        Self { inner: Box::new(inner), tls: Authority::new().of_node("n1") }
+    }
+}
+
+impl Network for TlsNetwork {
+    fn connect(&self, address: &str, timeout: Duration) -> io::Result<Arc<dyn Socket>> {
+        let socket = self.inner.connect(address, timeout)?;
+        Ok(Arc::new(self.tls.ask(socket, "n1").unwrap()))
+    }
+
+    fn listen(&self, address: SocketAddr) -> io::Result<Arc<dyn Listener>> {
+        Ok(Arc::new(TlsListener { inner: self.inner.listen(address)?, tls: self.tls.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct TlsListener {
+    inner: Arc<dyn Listener>,
+    tls: DataTls,
+}
+
+impl Listener for TlsListener {
+    fn address(&self) -> SocketAddr {
+        self.inner.address()
+    }
+
+    fn accept(&self) -> io::Result<(Arc<dyn Socket>, SocketAddr)> {
+        let (socket, from) = self.inner.accept()?;
+        Ok((Arc::new(self.tls.serve(socket).unwrap()), from))
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
 fn listen(network: &dyn Network) -> Arc<dyn Listener> {
     network.listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
 }
 
-/// Both ends of a new connection.
+/// Both ends of a new connection, which know each other: where they have to shake hands they have.
 fn connected(network: &dyn Network) -> (Arc<dyn Socket>, Arc<dyn Socket>) {
     let listener = listen(network);
     let here = network.connect(&listener.address().to_string(), PATIENCE).unwrap();
@@ -56,6 +111,14 @@ fn connected(network: &dyn Network) -> (Arc<dyn Socket>, Arc<dyn Socket>) {
         socket.set_receive_timeout(PATIENCE).unwrap();
         socket.set_send_timeout(PATIENCE).unwrap();
     }
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            send_all(&*here, b"?");
+            assert_eq!(here.receive(&mut [0; 10]).unwrap(), 1);
+        });
+        assert_eq!(there.receive(&mut [0; 10]).unwrap(), 1);
+        send_all(&*there, b"!");
+    });
     (here, there)
 }
 

@@ -17,6 +17,7 @@ mod bodies;
 mod faults;
 mod limits;
 mod proxy;
+mod secured;
 
 use std::sync::Arc;
 use std::time::Duration;

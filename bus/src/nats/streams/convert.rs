@@ -33,7 +33,7 @@ pub(super) fn stream_config(config: &StreamConfig, replicas: usize) -> js::Confi
         max_age: config.age_max,
         // Refused, not pushed out: what was acknowledged stays.
         discard: js::DiscardPolicy::New,
-        storage: js::StorageType::File,
+        storage: if config.in_memory { js::StorageType::Memory } else { js::StorageType::File },
         num_replicas: replicas,
         duplicate_window: config.dedupe_window,
         allow_message_ttl: true,
@@ -56,6 +56,7 @@ pub(super) fn own_config(there: &js::Config, asked: &StreamConfig) -> Result<Str
         bytes_max: own_limit(there.max_bytes),
         age_max: there.max_age,
         last_of_subject_only: there.max_messages_per_subject == 1,
+        in_memory: there.storage == js::StorageType::Memory,
         dedupe_window: there.duplicate_window,
         expiry_markers: there.subject_delete_marker_ttl.unwrap_or(asked.expiry_markers),
     })

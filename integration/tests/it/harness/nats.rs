@@ -31,16 +31,26 @@ impl NatsServer {
 
     /// The same with more configuration, in the server's syntax. `{dir}` stands for the server's directory.
     pub async fn start_with(extra: &str) -> Self {
-        Self::start_as(extra, true).await
+        Self::start_as(extra, true, &[]).await
+    }
+
+    /// The same with files in the server's directory, each a name and a text, that the configuration includes.
+    pub async fn start_including(extra: &str, files: &[(String, String)]) -> Self {
+        Self::start_as(extra, true, files).await
     }
 
     /// The same without JetStream, which wants a system account where there is an operator.
     pub async fn start_without_streams(extra: &str) -> Self {
-        Self::start_as(extra, false).await
+        Self::start_as(extra, false, &[]).await
     }
 
-    async fn start_as(extra: &str, streams: bool) -> Self {
+    async fn start_as(extra: &str, streams: bool, files: &[(String, String)]) -> Self {
         let dir = tempfile::tempdir().expect("make a directory for the server");
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("below the directory")).expect("make a folder of the server");
+            std::fs::write(path, text).expect("write a file that the server includes");
+        }
         let extra = extra.replace("{dir}", &dir.path().display().to_string());
         let mut server = Self { dir, child: None, port: 0, url: String::new(), extra, streams };
         server.spawn().await;

@@ -15,7 +15,7 @@ use exobus_actors::ids::RowHash;
 use exobus_actors::program;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_actors::task::{FunctionName, JobError, Output, TaskOptions};
+use exobus_actors::task::{FunctionName, JobError, Output, Resources, TaskOptions};
 use exobus_files::{Token, part_name};
 use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
@@ -177,7 +177,7 @@ fn refused_row(error: TableError, refused: impl FnOnce(String) -> TaskError) -> 
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort), but for those of a key.
-#[program(name = "table.convert", version = 2, give_back = super::give_back)]
+#[program(name = "table.convert", version = 2, give_back = super::give_back, paths = super::paths)]
 pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten, JobError> {
     rewritten(futures, ConvertTable::NAME, params.table, None).await
 }
@@ -199,7 +199,7 @@ pub struct ExplainedConvert {
 ///
 /// # Errors
 /// As of [`convert`].
-#[program(name = "table.convert.explain", version = 1)]
+#[program(name = "table.convert.explain", version = 1, paths = super::read_paths)]
 pub async fn explain(futures: Futures, params: ConvertTable) -> Result<ExplainedConvert, JobError> {
     let Planned { described, sizes, parts, .. } = Planned::of(&futures, &params.table, false).await?;
     let task_bytes = parts.iter().map(|(_, outside_bytes)| *outside_bytes).max().unwrap_or(0);
@@ -250,7 +250,7 @@ pub(super) async fn rewritten(
     futures: Futures,
     name: &'static str,
     rewrite: Rewrite,
-    function: Option<FunctionName>,
+    function: Option<(FunctionName, Resources)>,
 ) -> Result<Rewritten, JobError> {
     let Planned { described, sizes, schema, parts } = Planned::of(&futures, &rewrite, function.is_some()).await?;
     let (writing, splits) = (rewrite.writing, described.numbered_splits());
@@ -289,7 +289,10 @@ pub(super) async fn rewritten(
         let pieces = futures.put_value(&pieces)?;
         let args = [layout.arg(), pieces.arg()];
         made.push(match &function {
-            Some(function) => futures.submit_function(function, &params, &args, options)?,
+            Some((function, resources)) => {
+                let options = TaskOptions { resources: resources.clone(), ..options };
+                futures.submit_function(function, &params, &args, options)?
+            }
             None => futures.submit_with(convert_part, &params, &args, options)?,
         });
     }
@@ -308,7 +311,7 @@ pub(super) async fn rewritten(
         (None, _) => schema,
         (Some(_), [layout]) => Layout::decode(layout).map_err(JobError::program)?.schema().clone(),
         (Some(function), _) => {
-            let key = function.key();
+            let key = function.0.key();
             return Err(JobError::program(format!("{key} gave batches without rows of different columns or types")));
         }
     };

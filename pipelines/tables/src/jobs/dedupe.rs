@@ -64,7 +64,7 @@ pub struct DedupeTable {
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort).
-#[program(name = "table.dedupe", version = 2, give_back = super::give_back)]
+#[program(name = "table.dedupe", version = 2, give_back = super::give_back, paths = super::paths)]
 pub async fn dedupe(futures: Futures, params: DedupeTable) -> Result<Rewritten, JobError> {
     let arrangement = Arrangement::distinct(params.key, params.order_by, params.keep);
     rewrite::run(futures, DedupeTable::NAME, params.table, arrangement).await
@@ -74,7 +74,7 @@ pub async fn dedupe(futures: Futures, params: DedupeTable) -> Result<Rewritten, 
 ///
 /// # Errors
 /// As of [`dedupe`].
-#[program(name = "table.dedupe.explain", version = 1)]
+#[program(name = "table.dedupe.explain", version = 1, paths = super::read_paths)]
 pub async fn explain(futures: Futures, params: DedupeTable) -> Result<Explained, JobError> {
     let arrangement = Arrangement::distinct(params.key, params.order_by, params.keep);
     rewrite::explain(&futures, &params.table, &arrangement).await

@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use exobus_actors::futures::Futures;
 use exobus_actors::program;
 use exobus_actors::registry::{TaskContext, TaskError};
-use exobus_actors::task::{FunctionName, JobError, TaskFunction};
+use exobus_actors::task::{FunctionName, JobError, Resources, TaskFunction, TaskOptions};
 use serde::{Deserialize, Serialize};
 
 use super::TableJob;
@@ -23,6 +23,18 @@ pub struct MapTable {
     pub table: Rewrite,
     /// The function.
     pub function: FunctionName,
+    /// What each of its tasks needs of a node.
+    #[serde(default = "of_a_task", skip_serializing_if = "is_of_a_task")]
+    pub resources: Resources,
+}
+
+/// What a task needs unless more is said.
+fn of_a_task() -> Resources {
+    TaskOptions::default().resources
+}
+
+fn is_of_a_task(resources: &Resources) -> bool {
+    *resources == of_a_task()
 }
 
 impl MapTable {
@@ -31,7 +43,7 @@ impl MapTable {
     where
         F: TaskFunction<Params = Batches, Value = MappedFile>,
     {
-        Self { table: Rewrite::new(inputs, output), function: FunctionName::of(function) }
+        Self { table: Rewrite::new(inputs, output), function: FunctionName::of(function), resources: of_a_task() }
     }
 }
 
@@ -72,11 +84,15 @@ impl Batches {
     }
 }
 
+fn needs(params: &MapTable) -> Resources {
+    params.resources.clone()
+}
+
 /// Writes what a function makes of a table.
 ///
 /// # Errors
 /// As of [`convert`](super::convert::convert()), and those of the function.
-#[program(name = "table.map_batches", version = 2, give_back = super::give_back)]
+#[program(name = "table.map_batches", version = 3, give_back = super::give_back, paths = super::paths, needs = needs)]
 pub async fn map_batches(futures: Futures, params: MapTable) -> Result<Rewritten, JobError> {
-    rewritten(futures, MapTable::NAME, params.table, Some(params.function)).await
+    rewritten(futures, MapTable::NAME, params.table, Some((params.function, params.resources))).await
 }

@@ -27,6 +27,7 @@ mod table;
 
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::JobId;
+use exobus_actors::registry::Paths;
 use exobus_actors::task::JobError;
 use exobus_shuffle::jobs::outputs;
 use serde::Serialize;
@@ -45,6 +46,17 @@ pub trait TableJob: Serialize + DeserializeOwned + Send + 'static {
 
     /// Does it.
     fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>>;
+}
+
+/// What a job reads and writes.
+fn paths<J: TableJob>(params: &J) -> Paths {
+    let table = params.table();
+    Paths { reads: table.inputs.clone(), writes: vec![table.output.clone()] }
+}
+
+/// What a job looks at that is only explained.
+fn read_paths<J: TableJob>(params: &J) -> Paths {
+    Paths { writes: Vec::new(), ..paths(params) }
 }
 
 /// Frees the output folder of a job that is over, unless it is whole.

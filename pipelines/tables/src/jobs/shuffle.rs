@@ -29,7 +29,7 @@ pub struct ShuffleTable {
 ///
 /// # Errors
 /// As of [`sort`](super::sort::sort), but for those of a key.
-#[program(name = "table.shuffle", version = 2, give_back = super::give_back)]
+#[program(name = "table.shuffle", version = 2, give_back = super::give_back, paths = super::paths)]
 pub async fn shuffle(futures: Futures, params: ShuffleTable) -> Result<Rewritten, JobError> {
     rewrite::run(futures, ShuffleTable::NAME, params.table, Arrangement::at_random(params.seed)).await
 }
@@ -38,7 +38,7 @@ pub async fn shuffle(futures: Futures, params: ShuffleTable) -> Result<Rewritten
 ///
 /// # Errors
 /// As of [`shuffle`].
-#[program(name = "table.shuffle.explain", version = 1)]
+#[program(name = "table.shuffle.explain", version = 1, paths = super::read_paths)]
 pub async fn explain(futures: Futures, params: ShuffleTable) -> Result<Explained, JobError> {
     rewrite::explain(&futures, &params.table, &Arrangement::at_random(params.seed)).await
 }

@@ -28,7 +28,7 @@ pub struct SortTable {
 /// # Errors
 /// Files that are no table, or not one; a column that is not there; too little memory; a full disk; a folder that cannot be used; rows that got lost: each names the file, column or
 /// edge.
-#[program(name = "table.sort", version = 2, give_back = super::give_back)]
+#[program(name = "table.sort", version = 2, give_back = super::give_back, paths = super::paths)]
 pub async fn sort(futures: Futures, params: SortTable) -> Result<Rewritten, JobError> {
     rewrite::run(futures, SortTable::NAME, params.table, Arrangement::by_key(params.key)).await
 }
@@ -37,7 +37,7 @@ pub async fn sort(futures: Futures, params: SortTable) -> Result<Rewritten, JobE
 ///
 /// # Errors
 /// As of [`sort`].
-#[program(name = "table.explain", version = 2)]
+#[program(name = "table.explain", version = 2, paths = super::read_paths)]
 pub async fn explain(futures: Futures, params: SortTable) -> Result<Explained, JobError> {
     rewrite::explain(&futures, &params.table, &Arrangement::by_key(params.key)).await
 }

@@ -18,6 +18,8 @@
 //! Where a column falls, all bits are turned but those of the bytes that say whether a value is null. No value's bytes are the beginning of another one's, so what stands behind
 //! decides only where values are equal. [`KEY_VERSION`] is raised by whoever changes this table.
 
+use std::fmt;
+
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Fields, Schema};
 use exobus_shuffle::kernels::{prefetch, prefetch_value};
@@ -85,6 +87,14 @@ impl std::str::FromStr for KeyColumn {
             }
         }
         if key.column.is_empty() { Err(NoKeyColumn(text.to_owned())) } else { Ok(key) }
+    }
+}
+
+impl fmt::Display for KeyColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.column)?;
+        f.write_str(if self.descending { ":desc" } else { "" })?;
+        f.write_str(if self.nulls == Nulls::First { ":nulls-first" } else { "" })
     }
 }
 

@@ -12,6 +12,9 @@ pub mod decimal;
 mod state;
 pub mod table;
 
+use std::fmt;
+use std::str::FromStr;
+
 use exobus_actors::registry::TaskError;
 use exobus_actors::task::Output;
 use serde::{Deserialize, Serialize};
@@ -35,7 +38,40 @@ pub enum Operation {
     Max,
 }
 
+/// What stands between the fields of a record: a byte of ASCII that is no part of quotes and line ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delimiter(pub u8);
+
+impl Default for Delimiter {
+    fn default() -> Self {
+        Self(b',')
+    }
+}
+
+impl FromStr for Delimiter {
+    type Err = &'static str;
+
+    /// The character itself; `\\t` is a tab.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.as_bytes() {
+            b"\\t" => Ok(Self(b'\t')),
+            [b'"' | b'\r' | b'\n'] => Err("quotes and line ends have a meaning already"),
+            [byte] if byte.is_ascii() => Ok(Self(*byte)),
+            _ => Err("expected one ASCII character, or \\t"),
+        }
+    }
+}
+
+impl fmt::Display for Delimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        char::from(self.0).fmt(f)
+    }
+}
+
 impl Operation {
+    /// All of them, in the order that they have unless another one is said.
+    pub const ALL: [Self; 4] = [Self::Sum, Self::Count, Self::Min, Self::Max];
+
     /// The name as users write it, and as it stands in a header.
     pub fn name(self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@ use ::futures::TryStreamExt as _;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::{JobId, NodeId, RowHash};
 use exobus_actors::program;
+use exobus_actors::registry::Paths;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_files::{part_name, range_name};
 use serde::{Deserialize, Serialize};
@@ -216,11 +217,15 @@ fn give_back(job: JobId, params: SortParams) {
     outputs::give_back(job, &params.output);
 }
 
+fn paths(params: &SortParams) -> Paths {
+    Paths { reads: params.inputs.clone(), writes: vec![params.output.clone()] }
+}
+
 /// Sorts.
 ///
 /// # Errors
 /// Bad input, a full disk, an output directory that cannot be used, rows that got lost: each names the file or edge.
-#[program(name = "sort", version = 1, give_back = give_back)]
+#[program(name = "sort", version = 1, give_back = give_back, paths = paths)]
 pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> {
     let (given, partitions) = params.cuts.given(params.partitions)?;
     let files = input(&futures, &params.inputs, params.partial).await?;
@@ -311,11 +316,15 @@ pub struct ExplainParams {
     pub partial: bool,
 }
 
+fn explained_paths(params: &ExplainParams) -> Paths {
+    Paths { reads: params.inputs.clone(), writes: Vec::new() }
+}
+
 /// Says what a sort of these files would do, by looking at their sizes only.
 ///
 /// # Errors
 /// Bad input: names the file.
-#[program(name = "sort.explain", version = 1)]
+#[program(name = "sort.explain", version = 1, paths = explained_paths)]
 pub async fn explain(futures: Futures, params: ExplainParams) -> Result<Explained, JobError> {
     let files = input(&futures, &params.inputs, params.partial).await?;
     let layout = Layout::of(&futures, files, params.partitions)?;

@@ -1,0 +1,183 @@
+//! Jobs that a spec says: planned in one place, run in this process or on a cluster, and told in the words of their programs.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use exobus_actors::{
+    registry,
+    spec::{Plain, Plan, Spec, SpecError},
+};
+use exobus_files::{FileError, check_output_folder};
+use exobus_shuffle::{
+    files::{list_files, list_inputs},
+    jobs::{Aggregate, RandomShuffle, WordCount, sort::SortReport},
+    keyed::{KeyedReport, Registered as _},
+};
+use exobus_tables::{
+    jobs::{
+        Rewritten, TableJob as _, convert::ConvertTable, dedupe::DedupeTable, map_batches::MapTable,
+        shuffle::ShuffleTable, sort::SortTable,
+    },
+    kinds::check_inputs,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    generate::failure as file_failure,
+    session::{Ran, Session},
+};
+use crate::{
+    cli::{JobArgs, SetupArgs, refused},
+    cluster,
+    config::Overrides,
+    exit::{Exit, Failure, OrExit},
+    report::{JobSummary, KeyedSummary, KeyedWords, TableSummary, TableWords},
+};
+
+/// What the jobs of a program are told in.
+#[derive(Clone, Copy)]
+enum Words {
+    Sort,
+    Table(TableWords),
+    Keyed(KeyedWords),
+    /// As JSON, whatever it is.
+    None,
+}
+
+const SORT: &str = "sort";
+
+impl Words {
+    /// Those of the program of this key.
+    fn of(program: &str) -> Self {
+        let keyed = |did, rows, keys| Self::Keyed(KeyedWords { did, rows, keys });
+        let table = |did| Self::Table(TableWords { did });
+        match registry::name_of(program) {
+            SORT => Self::Sort,
+            SortTable::NAME | "table" => table("sorted"),
+            ShuffleTable::NAME => table("shuffled"),
+            DedupeTable::NAME => table("deduplicated"),
+            ConvertTable::NAME => table("converted"),
+            MapTable::NAME => table("mapped"),
+            WordCount::NAME => keyed("counted", "words", Some("different")),
+            Aggregate::NAME => keyed("aggregated", "records", Some("groups")),
+            RandomShuffle::NAME => keyed("shuffled", "records", None),
+            _ => Self::None,
+        }
+    }
+}
+
+/// Refuses input and output that cannot be used: what is wrong with a name is a plain error here. On a cluster its nodes see to both.
+pub(super) fn look(plan: &Plan, partial: bool) -> Result<(), Failure> {
+    look_at(&plan.program, &plan.reads, partial).map_err(file_failure)?;
+    plan.writes.iter().try_for_each(check_output_folder).map_err(file_failure)
+}
+
+fn look_at(program: &str, reads: &[PathBuf], partial: bool) -> Result<(), FileError> {
+    let name = registry::name_of(program);
+    let name = name.strip_suffix(".explain").unwrap_or(name);
+    match Words::of(name) {
+        Words::Sort => list_inputs(reads, partial).map(drop),
+        Words::Keyed(_) if name == RandomShuffle::NAME => list_inputs(reads, partial).map(drop),
+        Words::Keyed(_) => list_files(reads, partial).map(drop),
+        Words::Table(_) => check_inputs(reads, partial),
+        Words::None => Ok(()),
+    }
+}
+
+/// What a spec asks for, or what explains it, here; what is wrong is said in the options of its command.
+pub(super) fn plan(
+    spec: &Spec,
+    plan: impl FnOnce(&Spec) -> Result<Plan, SpecError>,
+    partial: bool,
+) -> Result<Plan, Failure> {
+    let plan = plan(spec).map_err(|error| refused(&spec.kind, &error.message))?;
+    look(&plan, partial)?;
+    Ok(plan)
+}
+
+/// Runs the job of a command and prints its summary.
+pub(super) fn run(args: &JobArgs, mut spec: Spec) -> Result<Exit, Failure> {
+    let SetupArgs { process, partial, .. } = &args.setup;
+    spec.make_absolute().or_exit(Exit::InputOutput)?;
+    if cluster::place(&process.place, &Overrides::default())?.1 {
+        return run_in(Session::open(process, &args.views)?, args, spec, None);
+    }
+    // Before files are opened that show what happens.
+    let plan = plan(&spec, Spec::plan, *partial)?;
+    tell(Session::open(process, &args.views)?, &plan, process.json, &outputs(&plan.writes))
+}
+
+/// The same in a session; where its output is, for people, unless it is what the spec says.
+pub(super) fn run_in(session: Session, args: &JobArgs, mut spec: Spec, output: Option<&str>) -> Result<Exit, Failure> {
+    let SetupArgs { process, partial, .. } = &args.setup;
+    spec.make_absolute().or_exit(Exit::InputOutput)?;
+    if session.on_cluster() {
+        let said = outputs(&spec.paths().map_err(|error| refused(&spec.kind, &error.message))?.writes);
+        let (ran, program) = session.hand_in(&spec, false)?;
+        return told_in(Words::of(&program), Running::Over(Box::new(ran)), process.json, output.unwrap_or(&said));
+    }
+    let plan = plan(&spec, Spec::plan, *partial)?;
+    tell(session, &plan, process.json, output.unwrap_or(&outputs(&plan.writes)))
+}
+
+/// The folders that a job writes, for people.
+pub(super) fn outputs(writes: &[PathBuf]) -> String {
+    writes.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Runs a plan in this process and prints the summary of its job, which wrote to `output`.
+pub(super) fn tell(session: Session, plan: &Plan, json: bool, output: &str) -> Result<Exit, Failure> {
+    told_in(Words::of(&plan.program), Running::Here(Box::new(session), plan), json, output)
+}
+
+/// A job.
+enum Running<'a> {
+    /// It is to run in this process.
+    Here(Box<Session>, &'a Plan),
+    /// It has run on a cluster.
+    Over(Box<Ran<Bytes>>),
+}
+
+impl Running<'_> {
+    fn ran<R: Serialize + DeserializeOwned + 'static>(self) -> Result<Ran<R>, Failure> {
+        match self {
+            Self::Here(session, plan) => (*session).run(plan),
+            Self::Over(ran) => (*ran).decoded(),
+        }
+    }
+}
+
+fn told_in(words: Words, job: Running<'_>, json: bool, output: &str) -> Result<Exit, Failure> {
+    match words {
+        Words::Sort => told(job, json, |ran: &Ran<SortReport>| {
+            let summary = JobSummary::of_sort(&ran.report, &ran.end, &ran.place, ran.seconds);
+            let text = summary.for_people(&ran.place, output);
+            (summary, text)
+        }),
+        Words::Table(words) => told(job, json, |ran: &Ran<Rewritten>| {
+            let summary = TableSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds);
+            let text = summary.for_people(words, &ran.place, output);
+            (summary, text)
+        }),
+        Words::Keyed(words) => told(job, json, |ran: &Ran<KeyedReport>| {
+            let summary = KeyedSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds);
+            let text = summary.for_people(&words, &ran.place, output);
+            (summary, text)
+        }),
+        Words::None => told(job, json, |ran: &Ran<Plain>| {
+            let Plain(result) = &ran.report;
+            (result.clone(), format!("{result:#}"))
+        }),
+    }
+}
+
+fn told<R: Serialize + DeserializeOwned + 'static, S: Serialize>(
+    job: Running<'_>,
+    json: bool,
+    summary: impl FnOnce(&Ran<R>) -> (S, String),
+) -> Result<Exit, Failure> {
+    let ran = job.ran::<R>()?;
+    let (summary, text) = summary(&ran);
+    ran.print(json, &summary, &text)?;
+    Ok(ran.exit())
+}
