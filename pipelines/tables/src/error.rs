@@ -93,6 +93,9 @@ pub enum TableError {
     /// A condition that is none for rows of the table.
     #[error(transparent)]
     Expression(#[from] crate::expression::ExpressionError),
+    /// A text that is no aggregate.
+    #[error(transparent)]
+    Aggregate(#[from] crate::aggregates::AggregateError),
     /// A value is not one of the type that its column is to have.
     #[error("column {column}, row {row}: {value} is no value of {data_type}")]
     NotOfType {
@@ -237,6 +240,8 @@ pub enum TableError {
         column: String,
         /// The type of the sum.
         data_type: DataType,
+        /// Which of the groups that results were asked for has it, from 0; `None`: there is one sum.
+        row: Option<usize>,
     },
     /// Decimals of two scales meet in one sum.
     #[error("column {column} has {found} digits behind the point where a sum has {expected}")]
@@ -259,6 +264,28 @@ pub enum TableError {
     /// Bytes that are no sum.
     #[error("bytes that are no sum")]
     NotASum,
+    /// Columns that are no states of an aggregate.
+    #[error("column {column} of the states of an aggregate has {what}")]
+    NotAState {
+        /// Name of the column.
+        column: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// States or results of groups are longer than a column can count.
+    #[error("what {rows} groups have takes more than 2 GiB: take fewer groups at a time")]
+    StatesTooLarge {
+        /// How many groups.
+        rows: usize,
+    },
+    /// Bytes that are no key.
+    #[error("bytes that are no key, in what column {column} has: {what}")]
+    NotAKey {
+        /// Its name, or the path of names to it.
+        column: String,
+        /// What is wrong there.
+        what: &'static str,
+    },
     /// The store gave no memory, or its disk failed.
     #[error(transparent)]
     Store(#[from] exobus_store::StoreError),
@@ -346,9 +373,13 @@ impl TableError {
     pub fn is_of_the_input(&self) -> bool {
         match self {
             Self::InPart { source, .. } => source.is_of_the_input(),
-            Self::Store(_) | Self::Arrow(_) | Self::NotABlock { .. } | Self::LayoutDiffers { .. } | Self::NotASum => {
-                false
-            }
+            Self::Store(_)
+            | Self::Arrow(_)
+            | Self::NotABlock { .. }
+            | Self::LayoutDiffers { .. }
+            | Self::NotASum
+            | Self::NotAState { .. }
+            | Self::NotAKey { .. } => false,
             _ => true,
         }
     }

@@ -47,7 +47,7 @@ fn delimited(header: &str, delimiter: char) -> String {
 }
 
 /// The name that is most like one, if any is.
-fn nearest<'a>(column: &str, names: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(column: &str, names: &[&'a str]) -> Option<&'a str> {
     const ALIKE: f64 = 0.75;
     let likeness = |name: &str| strsim::jaro_winkler(&name.to_lowercase(), &column.to_lowercase());
     let of = names.iter().map(|name| (likeness(name), *name)).filter(|(likeness, _)| *likeness >= ALIKE);

@@ -9,6 +9,7 @@
 //! - [`sources`]: files of Parquet, text and Arrow, cut into splits and read within memory that is asked for;
 //! - [`sinks`]: files of Parquet, text and Arrow, written within memory that is asked for;
 //! - [`expression`]: conditions that rows have to meet, as text or built, evaluated by columns;
+//! - [`aggregates`]: sums, means, extremes and the like of groups of rows, the same whatever the order of the rows;
 //! - [`look`]: tables as people look at them, without a job;
 //! - [`plain`]: types without their encodings. Dictionaries, run ends and views are ways to write values down, not other values.
 //!
@@ -17,6 +18,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("blocks and hashes are little-endian, as the bytes of Arrow are on this kind of machine");
 
+pub mod aggregates;
 pub mod block;
 mod error;
 pub mod expression;

@@ -12,19 +12,19 @@ use crate::raw::{ByteRanges, ElementRanges, fixed_values};
 use crate::{ELEMENTS_MAX, TableError};
 
 /// What a value that is not null begins with.
-const VALUE: u8 = 1;
+pub(super) const VALUE: u8 = 1;
 /// What stands before each element of a list.
-const MORE: u8 = 1;
+pub(super) const MORE: u8 = 1;
 /// What stands behind the last one.
-const END: u8 = 0;
+pub(super) const END: u8 = 0;
 
 /// How a column goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     /// What a null is.
-    null: u8,
+    pub(super) null: u8,
     /// With which bytes of values are combined: all bits where the column falls.
-    turned: u8,
+    pub(super) turned: u8,
 }
 
 impl Order {
@@ -57,10 +57,21 @@ enum CellValues {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Unsigned,
     Signed,
     Float,
+}
+
+impl Kind {
+    /// Of a type that has a width.
+    pub(super) fn of(number: &DataType) -> Self {
+        match number {
+            _ if number.is_floating() => Self::Float,
+            _ if number.is_unsigned_integer() => Self::Unsigned,
+            _ => Self::Signed,
+        }
+    }
 }
 
 impl Cells {
@@ -251,12 +262,7 @@ impl CellValues {
             }
             number => {
                 let (width, bytes) = fixed_values(array.as_ref()).expect("the type was checked");
-                let kind = match number {
-                    _ if number.is_floating() => Kind::Float,
-                    _ if number.is_unsigned_integer() => Kind::Unsigned,
-                    _ => Kind::Signed,
-                };
-                Self::Numbers(kind, width, bytes)
+                Self::Numbers(Kind::of(number), width, bytes)
             }
         }
     }
@@ -374,6 +380,19 @@ fn comparable<const WIDTH: usize>(kind: Kind, mut value: [u8; WIDTH]) -> [u8; WI
     value.reverse();
     value[0] ^= if kind == Kind::Signed { 0x80 } else { 0 };
     value
+}
+
+/// The number in the order of the machine whose [`comparable`] bytes these are; `None`: of floats, no number has them.
+#[inline]
+pub(super) fn of_comparable<const WIDTH: usize>(kind: Kind, bytes: [u8; WIDTH]) -> Option<[u8; WIDTH]> {
+    let mut value = bytes;
+    if kind == Kind::Float && value[0] & 0x80 == 0 {
+        value = value.map(|byte| !byte);
+    } else if kind != Kind::Unsigned {
+        value[0] ^= 0x80;
+    }
+    value.reverse();
+    (kind != Kind::Float || float(value) == bytes).then_some(value)
 }
 
 /// A float as a number without a sign that compares as floats do: NaN above all others, -0.0 as 0.0.

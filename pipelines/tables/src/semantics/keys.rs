@@ -109,13 +109,29 @@ pub struct KeyEncoder {
 }
 
 #[derive(Clone, Debug)]
-struct EncodedColumn {
+pub(super) struct EncodedColumn {
     /// Number in the schema, and of each field on the way down.
     path: Vec<usize>,
     /// Name and type of the column of the schema that it is in.
     top: (String, DataType),
-    data_type: DataType,
-    order: Order,
+    pub(super) data_type: DataType,
+    pub(super) order: Order,
+}
+
+/// The columns of a key, as [`KeyEncoder::new`] has them.
+pub(super) fn key_columns(schema: &Schema, key: &[KeyColumn]) -> Result<Vec<EncodedColumn>, TableError> {
+    if key.is_empty() {
+        return Err(TableError::NoKey);
+    }
+    let column = |key: &KeyColumn| {
+        let (path, data_type) =
+            find_column(schema.fields(), &key.column)?.ok_or_else(|| unknown(schema, &key.column))?;
+        check_order(&key.column, &data_type)?;
+        let top = schema.field(path[0]);
+        let order = Order::new(key.descending, key.nulls == Nulls::First);
+        Ok(EncodedColumn { path, top: (top.name().clone(), top.data_type().clone()), data_type, order })
+    };
+    key.iter().map(column).collect()
 }
 
 impl KeyEncoder {
@@ -124,18 +140,7 @@ impl KeyEncoder {
     /// # Errors
     /// [`TableError::NoKey`]: no column; [`TableError::NoColumn`], [`TableError::NoOrder`]; [`TableError::NamesAlike`]: two columns have the name.
     pub fn new(schema: &Schema, key: &[KeyColumn]) -> Result<Self, TableError> {
-        if key.is_empty() {
-            return Err(TableError::NoKey);
-        }
-        let column = |key: &KeyColumn| {
-            let (path, data_type) =
-                find_column(schema.fields(), &key.column)?.ok_or_else(|| unknown(schema, &key.column))?;
-            check_order(&key.column, &data_type)?;
-            let top = schema.field(path[0]);
-            let order = Order::new(key.descending, key.nulls == Nulls::First);
-            Ok(EncodedColumn { path, top: (top.name().clone(), top.data_type().clone()), data_type, order })
-        };
-        let columns = key.iter().map(column).collect::<Result<_, TableError>>()?;
+        let columns = key_columns(schema, key)?;
         Ok(Self { width: schema.fields().len(), columns })
     }
 

@@ -125,7 +125,7 @@ impl ExactSum {
         if self.count == 0 {
             return Ok(None);
         }
-        let overflows = || TableError::SumOverflows { column: column.to_owned(), data_type: data_type.clone() };
+        let overflows = || TableError::SumOverflows { column: column.to_owned(), data_type: data_type.clone(), row: None };
         self.as_i256().filter(|sum| (least..=most).contains(sum)).map(Some).ok_or_else(overflows)
     }
 
@@ -256,7 +256,7 @@ impl Summands {
 }
 
 /// The least and the greatest whole number that a type holds, of decimals unscaled; `None`: it holds others.
-pub(super) fn range(data_type: &DataType) -> Option<(i256, i256)> {
+pub(crate) fn range(data_type: &DataType) -> Option<(i256, i256)> {
     let signed = |least: i64, most: i64| Some((i256::from(least), i256::from(most)));
     let unsigned = |most: u64| Some((i256::ZERO, i256::from_parts(u128::from(most), 0)));
     let digits = |precision: &u8| {

@@ -1,0 +1,86 @@
+//! Columns as loops take them, and columns that are made of what they leave.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, Int64Array, UInt64Array, make_array};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+use arrow_select::take::take;
+
+use crate::TableError;
+use crate::raw::fixed_values;
+use crate::semantics::{Level, levels, place};
+
+/// The fields on this path down into structs, without dictionaries and run ends on the outside; null where a struct is.
+pub(super) fn reached(array: &ArrayRef, path: &[usize]) -> Result<ArrayRef, TableError> {
+    let (levels, inner) = levels(array, path);
+    if levels.iter().any(Level::is_places) {
+        let places: UInt64Array = (0..array.len()).map(|row| place(&levels, row).map(|row| row as u64)).collect();
+        return Ok(take(inner.as_ref(), &places, None)?);
+    }
+    if path.is_empty() || *inner.data_type() == DataType::Null {
+        return Ok(inner);
+    }
+    let nulls = levels.iter().fold(None, |all, level| match level {
+        Level::Nulls(nulls) => NullBuffer::union(all.as_ref(), Some(nulls)),
+        Level::Places(_) => all,
+    });
+    Ok(make_array(inner.to_data().into_builder().nulls(nulls).build()?))
+}
+
+/// The values of an array of a fixed width, whatever is under nulls.
+///
+/// # Panics
+/// They are of another width: types were checked.
+pub(super) fn values_of<T: ArrowNativeType>(array: &ArrayRef) -> Buffer {
+    let (width, values) = fixed_values(array.as_ref()).expect("numbers");
+    assert_eq!(width, size_of::<T>(), "{} has another width", array.data_type());
+    values
+}
+
+/// Each group with its value, but for nulls.
+#[inline(always)]
+pub(super) fn each_value<T: Copy>(
+    groups: &[u32],
+    values: &[T],
+    nulls: Option<&NullBuffer>,
+    mut add: impl FnMut(usize, T),
+) {
+    assert_eq!(groups.len(), values.len(), "a value for each row");
+    match nulls.filter(|nulls| nulls.null_count() > 0) {
+        None => groups.iter().zip(values).for_each(|(group, value)| add(*group as usize, *value)),
+        Some(nulls) => nulls.valid_indices().for_each(|row| add(groups[row] as usize, values[row])),
+    }
+}
+
+/// Each row that has a value, with its group.
+#[inline(always)]
+pub(super) fn each_row(groups: &[u32], nulls: Option<&NullBuffer>, mut add: impl FnMut(usize, usize)) {
+    match nulls.filter(|nulls| nulls.null_count() > 0) {
+        None => groups.iter().enumerate().for_each(|(row, group)| add(*group as usize, row)),
+        Some(nulls) => nulls.valid_indices().for_each(|row| add(groups[row] as usize, row)),
+    }
+}
+
+/// A column of values of a fixed width.
+pub(super) fn fixed<T: ArrowNativeType>(data_type: &DataType, values: Vec<T>, nulls: Option<NullBuffer>) -> ArrayRef {
+    let data = ArrayData::builder(data_type.clone()).len(values.len()).add_buffer(Buffer::from_vec(values));
+    make_array(data.nulls(nulls).build().expect("values of the width of their type"))
+}
+
+/// A column of so many bytes a row, without nulls.
+pub(super) fn raw(width: usize, bytes: Vec<u8>, rows: usize) -> Result<ArrayRef, TableError> {
+    Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(width as i32, bytes.into(), None, rows)?))
+}
+
+/// A column of counts.
+pub(super) fn counts(counts: impl Iterator<Item = u64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(counts.map(|count| count as i64)))
+}
+
+/// Which rows have something.
+pub(super) fn valid(rows: impl Iterator<Item = bool>) -> Option<NullBuffer> {
+    let nulls: NullBuffer = rows.collect();
+    (nulls.null_count() > 0).then_some(nulls)
+}
