@@ -46,7 +46,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 34] = [
+pub const TARGETS: [Target; 36] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
@@ -81,6 +81,8 @@ pub const TARGETS: [Target; 34] = [
     target("table_part", tables::part),
     target("table_sums", tables::sums),
     target("table_condition", tables::condition),
+    target("table_key", tables::key),
+    target("table_aggregates", tables::aggregates),
 ];
 
 /// The target of this name.
@@ -198,8 +200,13 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "manifest" => vec![fs::read(repository.join("store/files/tests/samples/manifest-1.json"))?],
         "table_layout" => tables::layouts(),
         "table_part" => tables::parts(),
-        "table_sums" => vec![fs::read(repository.join("pipelines/tables/tests/samples/exact-sum-1.bin"))?],
+        "table_sums" => {
+            let whole = fs::read(repository.join("pipelines/tables/tests/samples/exact-sum-1.bin"))?;
+            std::iter::once(whole).chain(tables::float_sums()).collect()
+        }
         "table_condition" => tables::conditions(),
+        "table_key" => tables::keys(),
+        "table_aggregates" => tables::aggregate_lists(),
         _ => Vec::new(),
     })
 }

@@ -1,4 +1,4 @@
-//! What do hashing, gathering, reading and encoding keys cost, on one core? In time of the thread, not of the clock on the wall.
+//! What do hashing, gathering, reading, encoding keys and adding to groups cost, on one core? In time of the thread, not of the clock on the wall.
 //!
 //! Data: *record* is the sort benchmark's row as Parquet has it (int64, int32, 90 bytes of binary: 102 bytes and 4 of offset), *numbers* eight
 //! columns of int64, a tenth of them null in *with_nulls*, *text* one of 10 to 30 letters, *dictionary* the same of 1000 distinct ones, *vectors* lists of
@@ -18,12 +18,13 @@ use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_data::UnsafeFlag;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_ipc::{MetadataVersion, root_as_message};
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave_record_batch;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use exobus_store::{Align, CopyId, Parts, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
 use exobus_tables::RowHasher;
+use exobus_tables::aggregates::Aggregate;
 use exobus_tables::block::{Gather, Layout, Limits, Part, Pick, write_part};
 use exobus_tables::semantics::{KeyColumn, KeyEncoder, KeyRows};
 use rustix::time::{ClockId, clock_gettime};
@@ -301,9 +302,47 @@ fn read(criterion: &mut Criterion<ThreadTime>) {
     }
 }
 
+/// What does a row cost that is added to the state of its group? A million rows of 1000 groups, or of a million, in random order; batches of 8192 rows.
+fn aggregates(criterion: &mut Criterion<ThreadTime>) {
+    const ROWS: usize = 1 << 20;
+    let mut numbers = Numbers(7);
+    let floats = Float64Array::from_iter_values((0..ROWS).map(|_| (numbers.next() % 2_000_000) as f64 / 100.0 - 1e4));
+    let whole = Int64Array::from_iter_values((0..ROWS).map(|_| numbers.next() as i64));
+    let texts = StringArray::from_iter_values((0..ROWS).map(|_| numbers.text()));
+    let columns: [(&str, ArrayRef); 3] =
+        [("int64", Arc::new(whole)), ("float64", Arc::new(floats)), ("text", Arc::new(texts))];
+    let places: Vec<u64> = (0..ROWS as u64).collect();
+    let mut group = criterion.benchmark_group("aggregates");
+    group.sample_size(10).throughput(Throughput::Elements(ROWS as u64));
+    for groups in [1000, 1 << 20] {
+        let of_rows: Vec<u32> = (0..ROWS).map(|_| (numbers.next() % groups) as u32).collect();
+        for (name, column) in &columns {
+            let schema = Schema::new(vec![Field::new("x", column.data_type().clone(), true)]);
+            for text in
+                ["count(x)", "sum(x)", "avg(x)", "min(x)", "max(x)", "first(x)", "last(x)", "variance(x)"]
+            {
+                let Ok(bound) = text.parse::<Aggregate>().unwrap().bind(&schema) else { continue };
+                let mut accumulator = bound.accumulator().unwrap().unwrap();
+                group.bench_function(format!("{groups}/{name}/{text}"), |bencher| {
+                    bencher.iter(|| {
+                        accumulator.clear();
+                        accumulator.resize(groups as usize);
+                        for from in (0..ROWS).step_by(8192) {
+                            let rows = from..from + 8192;
+                            let some = column.slice(from, 8192);
+                            accumulator.update(&of_rows[rows.clone()], Some(&some), Some(&places[rows])).unwrap();
+                        }
+                        accumulator.bytes()
+                    });
+                });
+            }
+        }
+    }
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default().with_measurement(ThreadTime).sample_size(20);
-    targets = hash, gather, read, keys
+    targets = hash, gather, read, keys, aggregates
 }
 criterion_main!(benches);

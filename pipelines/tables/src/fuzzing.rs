@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
 
+use crate::aggregates::{Aggregate, parse_list};
 use crate::block::{Gather, Layout, Limits, Part, Pick};
 use crate::expression::Expression;
-use crate::semantics::ExactSum;
+use crate::semantics::{
+    ExactFloatSum, ExactSum, KeyColumn, KeyDecoder, KeyEncoder, Nulls, check_order,
+};
 
 /// The schema of a set, also with a checksum that fits.
 pub fn layout(bytes: &[u8]) {
@@ -27,14 +30,104 @@ pub fn part(bytes: &[u8]) {
     }
 }
 
-/// Sums, one behind the other.
+/// Sums, one behind the other, of integers or of floats.
 pub fn sums(mut bytes: &[u8]) {
+    let mut floats = bytes;
+    while let Ok((sum, rest)) = ExactFloatSum::decode(floats) {
+        let mut encoded = Vec::new();
+        sum.encode(&mut encoded);
+        assert_eq!(encoded, floats[..floats.len() - rest.len()], "a sum is written in one way");
+        let _ = sum.value();
+        floats = rest;
+    }
     while let Ok((sum, rest)) = ExactSum::decode(bytes) {
         let mut encoded = Vec::new();
         sum.encode(&mut encoded);
         assert_eq!(ExactSum::decode(&encoded).ok().map(|(again, _)| again), Some(sum));
         bytes = rest;
     }
+}
+
+/// Sums of floats that [`sums`] reads when all is well.
+pub fn float_sums() -> Vec<Vec<u8>> {
+    let of = |values: &[f64]| {
+        let (mut sum, mut bytes) = (ExactFloatSum::new(), Vec::new());
+        values.iter().for_each(|value| {
+            sum.add(*value);
+        });
+        sum.encode(&mut bytes);
+        bytes
+    };
+    vec![of(&[]), of(&[1.5, -3e7]), of(&[1e300, -1.0, 1e-300]), of(&[f64::NAN, f64::NEG_INFINITY, 0.1])]
+}
+
+/// A key of the columns of one of the [schemas](parts) that have an order; the first byte says of which, and how they go.
+pub fn key(bytes: &[u8]) {
+    let Some((number, bytes)) = bytes.split_first() else { return };
+    let (schema, key) = keyed(*number);
+    let Ok(columns) = KeyDecoder::new(&schema, &key).expect("columns with an order").decode([bytes]) else { return };
+    let fields = key.iter().zip(&columns);
+    let fields = fields.map(|(key, column)| Field::new(&key.column, column.data_type().clone(), true));
+    let schema = Arc::new(Schema::new(fields.collect::<Fields>()));
+    let batch = RecordBatch::try_new(schema.clone(), columns).expect("columns of one row");
+    let keys = KeyEncoder::new(&schema, &key).expect("columns with an order").encode(&batch).expect("a key");
+    assert_eq!(keys.get(0), bytes, "a key is written in one way");
+}
+
+/// What [`key`] reads when all is well.
+pub fn keys() -> Vec<Vec<u8>> {
+    let of = |number: u8| {
+        let (schema, key) = keyed(number);
+        let columns = schema.fields().iter().map(|field| arrow_array::new_null_array(field.data_type(), 1));
+        let batch = RecordBatch::try_new(Arc::new(schema.clone()), columns.collect()).expect("a row of nulls");
+        let keys = KeyEncoder::new(&schema, &key).expect("columns with an order").encode(&batch).expect("a key");
+        [&[number][..], keys.get(0)].concat()
+    };
+    let values = [
+        &[0, 1, 0x80, 0, 0, 0, 0, 0, 0, 7, 1, b'a', 0, 0xff, 0, 0, 1, 1, 1, 0xbf, 0xf8, 0, 0, 0, 0, 0, 0, 2, 2][..],
+        &[1, 1, 1, 1, b'a', 0, 0, 1, 2, 0, 2, 1, 1, 0x80, 1, 2, 2],
+    ];
+    (0..6).map(of).chain(values.map(<[u8]>::to_vec)).collect()
+}
+
+/// A schema, and those of its columns that have an order.
+fn keyed(number: u8) -> (Schema, Vec<KeyColumn>) {
+    let schema = schemas()[usize::from(number) % 3].clone();
+    let with_order = schema.fields().iter().filter(|field| check_order(field.name(), field.data_type()).is_ok());
+    let nulls = if number / 6 % 2 == 1 { Nulls::First } else { Nulls::Last };
+    let key = with_order.map(|field| KeyColumn { column: field.name().clone(), descending: number / 3 % 2 == 1, nulls });
+    let key = key.collect();
+    (schema, key)
+}
+
+/// A list of aggregates, bound to each of the [schemas](parts) and asked what three rows of nulls give.
+pub fn aggregates(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(list) = parse_list(text) else { return };
+    let printed = list.iter().map(Aggregate::to_string).collect::<Vec<_>>().join(", ");
+    assert_eq!(parse_list(&printed).as_ref(), Ok(&list), "{printed}");
+    for (schema, aggregate) in schemas().iter().flat_map(|schema| list.iter().map(move |one| (schema, one))) {
+        let Ok(bound) = aggregate.bind(schema) else { continue };
+        let columns = schema.fields().iter().map(|field| arrow_array::new_null_array(field.data_type(), 3));
+        let batch = RecordBatch::try_new(Arc::new(schema.clone()), columns.collect()).expect("three rows of nulls");
+        let argument = bound.argument(&batch).expect("of this schema");
+        let Some(mut accumulator) = bound.accumulator().expect("types of tables") else { continue };
+        accumulator.resize(2);
+        accumulator.update(&[0, 1, 0], argument.as_ref(), Some(&[0, 1, 2])).expect("of this schema");
+        let states = accumulator.states(&[0, 1]).expect("two groups");
+        accumulator.merge(&[0, 0], &states).expect("states of its own");
+        assert_eq!(accumulator.finish(&[1, 0]).expect("nulls do not overflow").len(), 2);
+    }
+}
+
+/// What [`aggregates`] reads when all is well.
+pub fn aggregate_lists() -> Vec<Vec<u8>> {
+    let texts = [
+        "count(*), sum(c0) as s, avg(c3), min(c1), max(c4)",
+        "count(distinct \"c0\"), variance(c3), stddev_pop(c0) as \"a, b\", first(c2), last(c1)",
+        "quantile(c5, 0.9), median(c3), min(c2.f0), max(c0)",
+    ];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
 /// A condition, bound to each of the [schemas](parts) and held against three rows of nulls.

@@ -13,6 +13,8 @@ use crate::TableError;
 use crate::plain::Indirection;
 use crate::samples::{self, Seeded, Value};
 
+mod decode;
+mod floats;
 mod stored;
 mod sums;
 mod unified;
