@@ -318,9 +318,7 @@ fn aggregates(criterion: &mut Criterion<ThreadTime>) {
         let of_rows: Vec<u32> = (0..ROWS).map(|_| (numbers.next() % groups) as u32).collect();
         for (name, column) in &columns {
             let schema = Schema::new(vec![Field::new("x", column.data_type().clone(), true)]);
-            for text in
-                ["count(x)", "sum(x)", "avg(x)", "min(x)", "max(x)", "first(x)", "last(x)", "variance(x)"]
-            {
+            for text in ["count(x)", "sum(x)", "avg(x)", "min(x)", "max(x)", "first(x)", "last(x)", "variance(x)"] {
                 let Ok(bound) = text.parse::<Aggregate>().unwrap().bind(&schema) else { continue };
                 let mut accumulator = bound.accumulator().unwrap().unwrap();
                 group.bench_function(format!("{groups}/{name}/{text}"), |bencher| {

@@ -9,9 +9,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
 use crate::aggregates::{Aggregate, parse_list};
 use crate::block::{Gather, Layout, Limits, Part, Pick};
 use crate::expression::Expression;
-use crate::semantics::{
-    ExactFloatSum, ExactSum, KeyColumn, KeyDecoder, KeyEncoder, Nulls, check_order,
-};
+use crate::semantics::{ExactFloatSum, ExactSum, KeyColumn, KeyDecoder, KeyEncoder, Nulls, check_order};
 
 /// The schema of a set, also with a checksum that fits.
 pub fn layout(bytes: &[u8]) {
@@ -95,7 +93,8 @@ fn keyed(number: u8) -> (Schema, Vec<KeyColumn>) {
     let schema = schemas()[usize::from(number) % 3].clone();
     let with_order = schema.fields().iter().filter(|field| check_order(field.name(), field.data_type()).is_ok());
     let nulls = if number / 6 % 2 == 1 { Nulls::First } else { Nulls::Last };
-    let key = with_order.map(|field| KeyColumn { column: field.name().clone(), descending: number / 3 % 2 == 1, nulls });
+    let key =
+        with_order.map(|field| KeyColumn { column: field.name().clone(), descending: number / 3 % 2 == 1, nulls });
     let key = key.collect();
     (schema, key)
 }

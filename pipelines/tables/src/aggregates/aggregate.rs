@@ -67,7 +67,11 @@ pub fn parse_list(text: &str) -> Result<Vec<Aggregate>, AggregateError> {
 
 /// A name as it is written: in double quotes where it would be taken for something else without.
 pub(super) fn quoted(name: &str) -> String {
-    match !name.is_empty() && name != "*" && name.chars().all(parser::is_of_name) && !name.eq_ignore_ascii_case("distinct") {
+    match !name.is_empty()
+        && name != "*"
+        && name.chars().all(parser::is_of_name)
+        && !name.eq_ignore_ascii_case("distinct")
+    {
         true => name.to_owned(),
         false => format!("\"{}\"", name.replace('"', "\"\"")),
     }

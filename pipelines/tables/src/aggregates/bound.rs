@@ -46,8 +46,7 @@ impl Aggregate {
         let Some(column) = &self.column else {
             return Ok(Bound { aggregate: self.clone(), argument: None });
         };
-        let (path, data_type) =
-            find_column(schema.fields(), column)?.ok_or_else(|| no_column(schema, column))?;
+        let (path, data_type) = find_column(schema.fields(), column)?.ok_or_else(|| no_column(schema, column))?;
         self.check(column, &data_type)?;
         let argument = Some(Argument { column: column.clone(), path, data_type });
         Ok(Bound { aggregate: self.clone(), argument })
@@ -117,9 +116,7 @@ impl Bound {
             (Count | CountDistinct, _) | (_, None) => return Field::new(&self.aggregate.name, DataType::Int64, false),
             (Sum, Some(of)) => ExactSum::data_type(of).unwrap_or(DataType::Float64),
             (Min | Max | First | Last | Quantile(_), Some(of)) => of.clone(),
-            (Avg | Variance | Stddev | VariancePopulation | StddevPopulation | QuantileCont(_), _) => {
-                DataType::Float64
-            }
+            (Avg | Variance | Stddev | VariancePopulation | StddevPopulation | QuantileCont(_), _) => DataType::Float64,
         };
         Field::new(&self.aggregate.name, data_type, true)
     }

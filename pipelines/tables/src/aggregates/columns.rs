@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, Int64Array, UInt64Array, make_array};
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, Int64Array, make_array, new_null_array};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
-use arrow_select::take::take;
 
+use super::picked::Picker;
 use crate::TableError;
+use crate::block::Pick;
+use crate::plain::plain_type;
 use crate::raw::fixed_values;
 use crate::semantics::{Level, levels, place};
 
-/// The fields on this path down into structs, without dictionaries and run ends on the outside; null where a struct is.
+/// The fields on this path down into structs, without dictionaries and run ends on the outside; null where a struct is. Of the plain type, where there was such an encoding.
 pub(super) fn reached(array: &ArrayRef, path: &[usize]) -> Result<ArrayRef, TableError> {
     let (levels, inner) = levels(array, path);
     if levels.iter().any(Level::is_places) {
-        let places: UInt64Array = (0..array.len()).map(|row| place(&levels, row).map(|row| row as u64)).collect();
-        return Ok(take(inner.as_ref(), &places, None)?);
+        let null = Pick { batch: 1, row: 0 };
+        let pick = |row| place(&levels, row).map_or(null, |row| Pick { batch: 0, row: row as u32 });
+        let picks: Vec<Pick> = (0..array.len()).map(pick).collect();
+        let nothing = new_null_array(inner.data_type(), 1);
+        return Picker::new(&plain_type(inner.data_type()))?.picked(&[inner, nothing], &picks);
     }
     if path.is_empty() || *inner.data_type() == DataType::Null {
         return Ok(inner);

@@ -33,6 +33,7 @@ mod floats;
 mod function;
 mod keys;
 mod parser;
+mod picked;
 mod places;
 mod quantiles;
 mod quotient;

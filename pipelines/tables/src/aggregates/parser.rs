@@ -32,7 +32,8 @@ pub(super) fn list(text: &str) -> Result<Vec<Aggregate>, AggregateError> {
         let name = one.name.to_lowercase();
         if let Some(other) = aggregates.iter().find(|other| other.name.to_lowercase() == name) {
             let how = if other.name == one.name { "the same name" } else { "one name but for case" };
-            let what = format!("{} and {} have {how}: give one of them another one, with as NAME", other.name, one.name);
+            let what =
+                format!("{} and {} have {how}: give one of them another one, with as NAME", other.name, one.name);
             return Err(AggregateError::new(text, at, what));
         }
         aggregates.push(one);
@@ -129,7 +130,9 @@ impl<'a> Parser<'a> {
         match self.next() {
             Some(')') => self.at += 1,
             Some(',') => return Err(self.error(format!("{name} takes no more arguments: {}", example(name)))),
-            Some(_) => return Err(self.error("a bracket belongs here; names with such characters are in double quotes")),
+            Some(_) => {
+                return Err(self.error("a bracket belongs here; names with such characters are in double quotes"));
+            }
             None => return Err(self.error("the closing bracket is missing")),
         }
         let mut aggregate = Aggregate::new(function, column);

@@ -6,14 +6,13 @@
 use std::sync::Arc;
 
 use arrow_array::types::UInt64Type;
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array, cast::AsArray, new_null_array};
-use arrow_buffer::MutableBuffer;
-use arrow_schema::{DataType, Field, Schema};
-use arrow_select::{concat::concat, interleave::interleave, take::take};
+use arrow_array::{Array, ArrayRef, UInt64Array, cast::AsArray, new_null_array};
+use arrow_schema::DataType;
 
 use super::Accumulator;
+use super::picked::Picker;
 use crate::TableError;
-use crate::block::{Gather, Layout, Limits, Part, Pick};
+use crate::block::Pick;
 
 /// Values are copied into one chunk when there are more chunks, ...
 const CHUNKS_MAX: usize = 256;
@@ -23,7 +22,7 @@ const ROWS_MORE: usize = 8192;
 /// The value of the row with the least place of each group, or with the greatest.
 pub(super) struct Placed<const LAST: bool> {
     data_type: DataType,
-    layout: Arc<Layout>,
+    picker: Picker,
     slots: Vec<Slot>,
     /// Of the plain type.
     chunks: Vec<ArrayRef>,
@@ -50,7 +49,7 @@ impl<const LAST: bool> Placed<LAST> {
     pub(super) fn new(data_type: &DataType) -> Result<Self, TableError> {
         Ok(Self {
             data_type: data_type.clone(),
-            layout: Arc::new(Layout::new(&schema(data_type))?),
+            picker: Picker::new(data_type)?,
             slots: Vec::new(),
             chunks: Vec::new(),
             chunk_rows: 0,
@@ -81,38 +80,21 @@ impl<const LAST: bool> Placed<LAST> {
         if self.changed.is_empty() {
             return Ok(());
         }
-        let rows: Vec<u32> = self.changed.iter().map(|group| self.slots[*group as usize].row).collect();
+        let picks: Vec<Pick> = self
+            .changed
+            .iter()
+            .map(|group| self.slots[*group as usize].row)
+            .map(|row| Pick { batch: 0, row })
+            .collect();
         for (row, group) in self.changed.iter().enumerate() {
             self.slots[*group as usize].row = row as u32;
         }
-        let chunk = self.copied(values, rows)?;
+        let chunk = self.picker.picked(&[values.clone()], &picks)?;
         self.push(chunk);
         if self.chunks.len() > CHUNKS_MAX || self.chunk_rows > 2 * self.slots.len() + ROWS_MORE {
             self.compact()?;
         }
         Ok(())
-    }
-
-    /// These rows of an array, plain and alone in their memory.
-    fn copied(&self, values: &ArrayRef, rows: Vec<u32>) -> Result<ArrayRef, TableError> {
-        if *values.data_type() == self.data_type {
-            return Ok(take(values.as_ref(), &UInt32Array::from(rows), None)?);
-        }
-        let batch = RecordBatch::try_new(Arc::new(schema(values.data_type())), vec![values.clone()])?;
-        let gather = Gather::new(self.layout.clone(), &[batch])?;
-        let picks: Vec<Pick> = rows.into_iter().map(|row| Pick { batch: 0, row }).collect();
-        let mut parts = Vec::new();
-        for message in gather.messages(&picks, &Limits::default())? {
-            let mut bytes = MutableBuffer::from_len_zeroed(message.bytes() as usize);
-            message.write(bytes.as_slice_mut());
-            for batch in Part::of_bytes(self.layout.clone(), bytes.into()) {
-                parts.push(batch?.column(0).clone());
-            }
-        }
-        match &parts[..] {
-            [one] => Ok(one.clone()),
-            all => Ok(concat(&all.iter().map(|one| one.as_ref()).collect::<Vec<_>>())?),
-        }
     }
 
     fn push(&mut self, chunk: ArrayRef) {
@@ -122,10 +104,9 @@ impl<const LAST: bool> Placed<LAST> {
     }
 
     fn compact(&mut self) -> Result<(), TableError> {
-        let with_value = |slot: &&Slot| slot.chunk != NONE;
-        let places: Vec<(usize, usize)> =
-            self.slots.iter().filter(with_value).map(|slot| (slot.chunk as usize, slot.row as usize)).collect();
-        let chunk = self.taken(&self.chunks, &places)?;
+        let with_value = self.slots.iter().filter(|slot| slot.chunk != NONE);
+        let picks: Vec<Pick> = with_value.map(|slot| Pick { batch: slot.chunk, row: slot.row }).collect();
+        let chunk = self.picker.picked(&self.chunks, &picks)?;
         for (row, slot) in self.slots.iter_mut().filter(|slot| slot.chunk != NONE).enumerate() {
             (slot.chunk, slot.row) = (0, row as u32);
         }
@@ -134,17 +115,6 @@ impl<const LAST: bool> Placed<LAST> {
         self.push(chunk);
         Ok(())
     }
-
-    fn taken(&self, chunks: &[ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef, TableError> {
-        match places.is_empty() {
-            true => Ok(new_null_array(&self.data_type, 0)),
-            false => Ok(interleave(&chunks.iter().map(|chunk| chunk.as_ref()).collect::<Vec<_>>(), places)?),
-        }
-    }
-}
-
-fn schema(data_type: &DataType) -> Schema {
-    Schema::new(vec![Field::new("value", data_type.clone(), true)])
 }
 
 impl<const LAST: bool> Accumulator for Placed<LAST> {
@@ -169,10 +139,10 @@ impl<const LAST: bool> Accumulator for Placed<LAST> {
             return self.note(groups.iter().copied().zip(places.values().iter().copied()), &states[1]);
         }
         // Groups without a row have nothing to add.
-        let rows: Vec<u32> = (0..groups.len() as u32).filter(|row| places.is_valid(*row as usize)).collect();
-        let with_rows: Vec<(u32, u64)> =
-            rows.iter().map(|row| (groups[*row as usize], places.value(*row as usize))).collect();
-        let values = take(states[1].as_ref(), &UInt32Array::from(rows), None)?;
+        let rows = || (0..groups.len()).filter(|row| places.is_valid(*row));
+        let with_rows: Vec<(u32, u64)> = rows().map(|row| (groups[row], places.value(row))).collect();
+        let picks: Vec<Pick> = rows().map(|row| Pick { batch: 0, row: row as u32 }).collect();
+        let values = self.picker.picked(&[states[1].clone()], &picks)?;
         self.note(with_rows.into_iter(), &values)
     }
 
@@ -188,11 +158,11 @@ impl<const LAST: bool> Accumulator for Placed<LAST> {
     fn finish(&self, order: &[u32]) -> Result<ArrayRef, TableError> {
         let mut chunks = self.chunks.clone();
         chunks.push(new_null_array(&self.data_type, 1));
-        let place = |group: &u32| match self.slots[*group as usize] {
-            Slot { chunk: NONE, .. } => (self.chunks.len(), 0),
-            slot => (slot.chunk as usize, slot.row as usize),
+        let pick = |group: &u32| match self.slots[*group as usize] {
+            Slot { chunk: NONE, .. } => Pick { batch: self.chunks.len() as u32, row: 0 },
+            slot => Pick { batch: slot.chunk, row: slot.row },
         };
-        self.taken(&chunks, &order.iter().map(place).collect::<Vec<_>>())
+        self.picker.picked(&chunks, &order.iter().map(pick).collect::<Vec<_>>())
     }
 
     fn bytes(&self) -> u64 {

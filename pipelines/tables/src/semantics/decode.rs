@@ -247,12 +247,7 @@ impl Values {
     }
 }
 
-fn structs(
-    values: Vec<Values>,
-    fields: &Fields,
-    nulls: Option<NullBuffer>,
-    rows: usize,
-) -> Result<ArrayRef, Failed> {
+fn structs(values: Vec<Values>, fields: &Fields, nulls: Option<NullBuffer>, rows: usize) -> Result<ArrayRef, Failed> {
     let columns = values.into_iter().zip(fields).map(|(values, of)| values.finish(of.data_type()));
     let columns = columns.collect::<Result<Vec<_>, Failed>>()?;
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, rows)?))

@@ -125,7 +125,8 @@ impl ExactSum {
         if self.count == 0 {
             return Ok(None);
         }
-        let overflows = || TableError::SumOverflows { column: column.to_owned(), data_type: data_type.clone(), row: None };
+        let overflows =
+            || TableError::SumOverflows { column: column.to_owned(), data_type: data_type.clone(), row: None };
         self.as_i256().filter(|sum| (least..=most).contains(sum)).map(Some).ok_or_else(overflows)
     }
 

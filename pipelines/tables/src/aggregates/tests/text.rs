@@ -35,7 +35,7 @@ fn what_is_wrong_with_a_text_is_said_with_what_to_do() {
         ("", "say one at least"),
         ("  ", "say one at least"),
         ("sun(price)", "there is no function sun; did you mean sum?"),
-        ("price", "there is no function price; there are count, sum, avg"),
+        ("zzz(x)", "there is no function zzz; there are count, sum, avg"),
         ("sum", "sum has its argument in brackets: sum(price)"),
         ("sum()", "sum of which column? The argument is missing: sum(price)"),
         ("sum(*)", "sum takes one column, sum(price); count(*) alone is of rows"),
@@ -95,7 +95,10 @@ fn columns_are_looked_up_and_asked_what_they_can_be_asked() {
         assert_eq!(bound.needs_places(), text.starts_with("first"));
     }
     for (text, what) in [
-        ("sum(t)", "column t is Utf8: sum adds integers, decimals and floats; count, min and max take what is no number"),
+        (
+            "sum(t)",
+            "column t is Utf8: sum adds integers, decimals and floats; count, min and max take what is no number",
+        ),
         ("variance(t)", "column t is Utf8: variance and stddev are of"),
         ("median(t)", "column t is Utf8: quantile_cont and median are of integers"),
         ("min(m)", "column m cannot be a key: Interval(YearMonth) has no order"),

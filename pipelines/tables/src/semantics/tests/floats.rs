@@ -221,7 +221,10 @@ fn sums_of_floats_travel_as_bytes_of_version_1() {
     }
     let sample = &include_bytes!("../../../tests/samples/float-sum-1.bin")[..];
     assert_eq!(all, sample, "what version 1 is has changed");
-    assert!(matches!(ExactFloatSum::decode(&[2, 0, 0, 0, 0, 0]), Err(TableError::SumVersion { found: 2, expected: 1 })));
+    assert!(matches!(
+        ExactFloatSum::decode(&[2, 0, 0, 0, 0, 0]),
+        Err(TableError::SumVersion { found: 2, expected: 1 })
+    ));
     for wrong in [
         &[][..],
         &[1, 0, 0, 0, 0],
