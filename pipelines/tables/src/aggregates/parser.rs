@@ -156,10 +156,12 @@ impl<'a> Parser<'a> {
                 let what = format!("{name} takes one column, {}; count(*) alone is of rows", example(name));
                 return Err(AggregateError::new(self.text, at, what));
             }
-            (word, Function::Count) if !is_quoted && word.eq_ignore_ascii_case("distinct") => {
-                if self.next().is_some_and(|next| next == '"' || is_of_name(next)) {
-                    return self.column("count_distinct", Function::CountDistinct);
-                }
+            (word, Function::Count)
+                if !is_quoted
+                    && word.eq_ignore_ascii_case("distinct")
+                    && self.next().is_some_and(|next| next == '"' || is_of_name(next)) =>
+            {
+                return self.column("count_distinct", Function::CountDistinct);
             }
             _ => (),
         }

@@ -89,7 +89,7 @@ impl<const LAST: bool> Placed<LAST> {
         for (row, group) in self.changed.iter().enumerate() {
             self.slots[*group as usize].row = row as u32;
         }
-        let chunk = self.picker.picked(&[values.clone()], &picks)?;
+        let chunk = self.picker.picked(std::slice::from_ref(values), &picks)?;
         self.push(chunk);
         if self.chunks.len() > CHUNKS_MAX || self.chunk_rows > 2 * self.slots.len() + ROWS_MORE {
             self.compact()?;
@@ -142,7 +142,7 @@ impl<const LAST: bool> Accumulator for Placed<LAST> {
         let rows = || (0..groups.len()).filter(|row| places.is_valid(*row));
         let with_rows: Vec<(u32, u64)> = rows().map(|row| (groups[row], places.value(row))).collect();
         let picks: Vec<Pick> = rows().map(|row| Pick { batch: 0, row: row as u32 }).collect();
-        let values = self.picker.picked(&[states[1].clone()], &picks)?;
+        let values = self.picker.picked(&states[1..], &picks)?;
         self.note(with_rows.into_iter(), &values)
     }
 

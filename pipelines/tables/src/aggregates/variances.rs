@@ -189,7 +189,7 @@ impl<T> FloatVariances<T> {
 
 /// Shifts a number to higher bits.
 fn shift_up(words: &mut Vec<u64>, shift: u32) {
-    if shift % 64 > 0 {
+    if !shift.is_multiple_of(64) {
         times(words, 1 << (shift % 64));
     }
     words.splice(0..0, std::iter::repeat_n(0, (shift / 64) as usize));
