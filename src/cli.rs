@@ -13,14 +13,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
     AggregateArgs, ColumnArgs, CutsName, ExplainAggregateArgs, ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs,
-    ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs, ExplainWhat, HowArgs, JobArgs, OperationName, ProcessArgs,
-    ResumeArgs, RunArgs, SchemaArgs, SetupArgs, SortArgs, StrategyName, SubmitArgs, ViewArgs, WordcountArgs,
+    ExplainGroupArgs, ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs, ExplainWhat, HowArgs, JobArgs, OperationName,
+    ProcessArgs, ResumeArgs, RunArgs, SchemaArgs, SetupArgs, SortArgs, StrategyName, SubmitArgs, ViewArgs,
+    WordcountArgs,
 };
 pub use self::place::{ClusterArgs, PlaceArgs, SettingArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
 pub use self::specs::refused;
 pub use self::tables::{
-    ConvertArgs, DedupeArgs, ShowArgs, ShuffleArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
+    ConvertArgs, DedupeArgs, GroupArgs, GroupQueryArgs, GroupReadArgs, ShowArgs, ShuffleArgs, TableArgs, TableReadArgs,
+    TableRowsArgs, TableWriteArgs,
 };
 pub use self::watch::{JobQueryArgs, JobQuestion, JobsArgs, LookArgs, TimelineArgs};
 use crate::{
@@ -65,6 +67,8 @@ pub enum Command {
     Shuffle(ShuffleArgs),
     /// Leave one row of each key of a table
     Dedupe(DedupeArgs),
+    /// Say something of groups of rows of a table: counts, sums, averages, quantiles
+    Group(GroupArgs),
     /// Write tables as files of another format or length
     Convert(ConvertArgs),
     /// Count the words of text files

@@ -54,6 +54,7 @@ pub use exobus_shuffle as shuffle;
 pub use exobus_store as store;
 pub use exobus_tables as tables;
 pub use exobus_tables::{
+    aggregates::{Aggregate, Function},
     expression::{Expression, col, lit},
     jobs::{
         Rewritten,

@@ -47,7 +47,7 @@ use exobus_tables::sinks::{Compression, OutputFormat};
 use exobus_tables::sources::FixedBudget;
 
 pub use self::error::TableJobError;
-pub use self::verbs::{Convert, Dedupe, IntoKeyColumn, MapBatches, Shuffle, Sort, Verb};
+pub use self::verbs::{Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, MapBatches, Shuffle, Sort, Verb};
 use crate::commands::alone;
 use crate::config::{MemoryBudget, NodeConfig, Overrides};
 

@@ -10,7 +10,7 @@ use exobus_shuffle::{
 
 use exobus_tables::semantics::KeyColumn;
 
-use super::{PlaceArgs, SettingArgs, TableReadArgs, TableWriteArgs, size};
+use super::{GroupQueryArgs, GroupReadArgs, PlaceArgs, SettingArgs, TableReadArgs, TableWriteArgs, size};
 use crate::{
     config::{MemoryBudget, Setting},
     exit::Failure,
@@ -276,6 +276,8 @@ pub enum ExplainWhat {
     Shuffle(ExplainRowsArgs),
     /// A deduplication, as if all keys were different; nothing but what files say of themselves is read
     Dedupe(ExplainDedupeArgs),
+    /// Groups, as if each row were one; nothing but what files say of themselves is read
+    Group(ExplainGroupArgs),
     /// A conversion: how many files, and what memory each takes; nothing but what files say of themselves is read, unless rows are to be counted
     Convert(ExplainRowsArgs),
 }
@@ -340,6 +342,23 @@ pub struct ExplainDedupeArgs {
     /// The table
     #[command(flatten)]
     pub table: ExplainTableArgs,
+}
+
+/// `exobus explain group`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainGroupArgs {
+    /// What would be said of groups
+    #[command(flatten)]
+    pub query: GroupQueryArgs,
+    /// How the table would be read
+    #[command(flatten)]
+    pub read: GroupReadArgs,
+    /// How it would be written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// Files, and where it would run
+    #[command(flatten)]
+    pub files: ExplainFilesArgs,
 }
 
 /// `exobus explain aggregate`

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AggregateArgs, ColumnArgs, ConvertArgs, CutsName, DedupeArgs, ExplainArgs, ExplainFilesArgs, ExplainTableArgs,
-    ExplainWhat, JobArgs, SetupArgs, ShuffleArgs, SortArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
-    WordcountArgs,
+    ExplainWhat, GroupArgs, GroupQueryArgs, JobArgs, SetupArgs, ShuffleArgs, SortArgs, TableArgs, TableReadArgs,
+    TableRowsArgs, TableWriteArgs, WordcountArgs,
 };
 use crate::exit::{Exit, Failure};
 
@@ -85,6 +85,16 @@ impl Said {
             .flag("header", *header)
     }
 
+    fn groups(&mut self, query: &GroupQueryArgs) -> &mut Self {
+        let GroupQueryArgs { by, agg, having, top, order_by, per } = query;
+        self.texts("by", by)
+            .text("agg", agg.as_ref())
+            .text("having", having.as_ref())
+            .value("top", *top)
+            .texts("order_by", order_by)
+            .texts("per", per)
+    }
+
     fn key(&mut self, name: &str, key: &[KeyColumn]) -> &mut Self {
         self.texts(name, key)
     }
@@ -136,6 +146,16 @@ impl DedupeArgs {
     }
 }
 
+impl GroupArgs {
+    /// The spec of the job.
+    pub fn spec(&self) -> Spec {
+        let Self { input, output, query, rows_per_file, read, write, job } = self;
+        let mut said = Said::default();
+        said.paths(input, Some(output)).reads(&read.of_table()).writes(write).job(job).groups(query);
+        said.value("rows_per_file", *rows_per_file).spec("group")
+    }
+}
+
 impl ConvertArgs {
     /// The spec of the job.
     pub fn spec(&self) -> Spec {
@@ -178,6 +198,10 @@ impl ExplainArgs {
             ExplainWhat::Dedupe(args) => {
                 said.explained_table(&args.table).key("key", &args.key).key("order_by", &args.order_by);
                 (said.spec("dedupe"), &args.table.files.setup)
+            }
+            ExplainWhat::Group(args) => {
+                said.explained_files(&args.files).reads(&args.read.of_table()).writes(&args.write).groups(&args.query);
+                (said.spec("group"), &args.files.setup)
             }
             ExplainWhat::Convert(args) => {
                 said.explained_table(&args.table).value("rows_per_file", args.rows_per_file);
@@ -223,6 +247,7 @@ mod tests {
             Command::Sort(args) => args.spec(&args.input, args.output.as_deref()),
             Command::Shuffle(args) => args.spec(),
             Command::Dedupe(args) => args.spec(),
+            Command::Group(args) => args.spec(),
             Command::Convert(args) => args.spec(),
             Command::Wordcount(args) => args.spec(),
             Command::Aggregate(args) => args.spec(),
@@ -253,6 +278,23 @@ mod tests {
         for line in [
             &["dedupe", "/a", "-o", "/out", "--key", "x", "--keep", "last", "--order-by", "y:desc:nulls-first"][..],
             &["convert", "/a", "-o", "/out", "--rows-per-file", "5", "--compression", "gzip:3", "--verify"],
+            &["group", "/a", "-o", "/out", "--by", "x,y", "--agg", "count(*), sum(z) as s", "--having", "s > 1"],
+            &[
+                "group",
+                "/a",
+                "-o",
+                "/out",
+                "--by",
+                "x,y",
+                "--agg",
+                "sum(z) as s",
+                "--top",
+                "3",
+                "--order-by",
+                "s:desc",
+                "--per",
+                "x",
+            ],
             &["wordcount", "/a", "-o", "/out"],
             &["convert", "/a", "-o", "/out", "--select", "b,a", "--schema", "a int64", "--row-group-rows", "7"],
         ] {

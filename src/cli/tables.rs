@@ -61,6 +61,7 @@ impl TableRowsArgs {
             schema: types,
             select: (!self.select.is_empty()).then(|| self.select.clone()),
             filter: self.filter.clone(),
+            ..ReadOptions::default()
         }
     }
 }
@@ -150,6 +151,79 @@ pub struct DedupeArgs {
     /// The table
     #[command(flatten)]
     pub table: TableArgs,
+}
+
+/// What is said of the groups of a table.
+#[derive(Debug, Clone, Args)]
+pub struct GroupQueryArgs {
+    /// Columns of which rows that are alike are a group, or paths to fields of structs: city,address.zip
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', required = true)]
+    pub by: Vec<String>,
+    /// What is said of each group: count(*), count, sum, avg, min, max, first, last, variance, stddev, var_pop, stddev_pop, count_distinct, quantile(COLUMN, 0.9), quantile_cont, median,
+    /// each of a column: "count(*), sum(price) as total"
+    #[arg(long, value_name = "AGGREGATES")]
+    pub agg: Option<String>,
+    /// Groups that are written, by their columns and by the names of what is said of them: "total > 100"
+    #[arg(long, value_name = "CONDITION")]
+    pub having: Option<Expression>,
+    /// How many groups are written, the first ones in the order of --order-by: of all, or of each value of --per [default: all]
+    #[arg(long, value_name = "GROUPS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub top: Option<u64>,
+    /// In which order groups are for --top; then in that of their keys
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',', requires = "top")]
+    pub order_by: Vec<KeyColumn>,
+    /// Some of the columns of groups, of each of whose values --top groups are written
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "top")]
+    pub per: Vec<String>,
+}
+
+/// How the files of a table are read of which a job looks at some columns alone.
+#[derive(Debug, Clone, Args)]
+pub struct GroupReadArgs {
+    /// How the files of a table are read: parquet, csv, tsv, arrow or records [default: as their names say]
+    #[arg(long, value_name = "NAME")]
+    pub input_format: Option<InputFormat>,
+    /// Rows of a table that are read: "price > 3 and city in ('x', 'y')"; docs/semantics.md says which conditions there are
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub filter: Option<Expression>,
+    /// Types of columns of text, "id int64, price decimal(10,2)"; those of others are inferred, and where no file is text it is refused
+    #[arg(long = "schema", value_name = "COLUMNS")]
+    pub types: Option<String>,
+}
+
+impl GroupReadArgs {
+    /// What any job says of how a table is read.
+    pub fn of_table(&self) -> TableReadArgs {
+        let Self { input_format, filter, types } = self.clone();
+        TableReadArgs { rows: TableRowsArgs { input_format, select: Vec::new(), filter }, types }
+    }
+}
+
+/// `exobus group`
+#[derive(Debug, Clone, Args)]
+pub struct GroupArgs {
+    /// Files of Parquet, CSV, TSV, Arrow and 100-byte records, folders of such files, or patterns ('events/**/*.csv')
+    #[arg(required = true)]
+    pub input: Vec<PathBuf>,
+    /// Folder for part-00000.parquet, part-00001.parquet, ... (records: part-00000, ...); made if missing, must be empty
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
+    /// What is said of groups
+    #[command(flatten)]
+    pub query: GroupQueryArgs,
+    /// Rows of a file, at most; files differ by one row
+    #[arg(long, value_name = "ROWS", help_heading = "Tables", conflicts_with_all = ["partitions", "file_bytes"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows_per_file: Option<u64>,
+    /// How it is read
+    #[command(flatten)]
+    pub read: GroupReadArgs,
+    /// How it is written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
 }
 
 /// `exobus convert`

@@ -15,7 +15,7 @@ use exobus_shuffle::{
 };
 use exobus_tables::{
     jobs::{
-        Rewritten, TableJob as _, convert::ConvertTable, dedupe::DedupeTable, map_batches::MapTable,
+        Rewritten, TableJob as _, convert::ConvertTable, dedupe::DedupeTable, group::GroupTable, map_batches::MapTable,
         shuffle::ShuffleTable, sort::SortTable,
     },
     kinds::check_inputs,
@@ -50,12 +50,13 @@ impl Words {
     /// Those of the program of this key.
     fn of(program: &str) -> Self {
         let keyed = |did, rows, keys| Self::Keyed(KeyedWords { did, rows, keys });
-        let table = |did| Self::Table(TableWords { did });
+        let table = |did| Self::Table(TableWords { did, made: None });
         match registry::name_of(program) {
             SORT => Self::Sort,
             SortTable::NAME | "table" => table("sorted"),
             ShuffleTable::NAME => table("shuffled"),
             DedupeTable::NAME => table("deduplicated"),
+            GroupTable::NAME => Self::Table(TableWords { did: "grouped", made: Some("groups") }),
             ConvertTable::NAME => table("converted"),
             MapTable::NAME => table("mapped"),
             WordCount::NAME => keyed("counted", "words", Some("different")),

@@ -1,9 +1,9 @@
-//! Jobs over files: `exobus shuffle`, `dedupe`, `convert`, `wordcount` and `aggregate`, in this process or on a cluster. What their
+//! Jobs over files: `exobus shuffle`, `dedupe`, `group`, `convert`, `wordcount` and `aggregate`, in this process or on a cluster. What their
 //! options say is a spec.
 
 use super::planned;
 use crate::{
-    cli::{AggregateArgs, ConvertArgs, DedupeArgs, ShuffleArgs, WordcountArgs},
+    cli::{AggregateArgs, ConvertArgs, DedupeArgs, GroupArgs, ShuffleArgs, WordcountArgs},
     exit::{Exit, Failure},
 };
 
@@ -15,6 +15,11 @@ pub fn shuffle_rows(args: &ShuffleArgs) -> Result<Exit, Failure> {
 /// Leaves one row of each key and prints the summary.
 pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
     planned::run(&args.table.job, args.spec())
+}
+
+/// Says something of the groups of a table and prints the summary.
+pub fn group_rows(args: &GroupArgs) -> Result<Exit, Failure> {
+    planned::run(&args.job, args.spec())
 }
 
 /// Writes a table once more and prints the summary.

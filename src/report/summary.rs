@@ -156,6 +156,8 @@ pub struct TableSummary {
 pub struct TableWords {
     /// "sorted"
     pub did: &'static str,
+    /// What rows became, where they are not written themselves: "groups".
+    pub made: Option<&'static str>,
 }
 
 impl TableSummary {
@@ -175,17 +177,27 @@ impl TableSummary {
     }
 
     /// Three lines for people; `output` says where the files are.
-    pub fn for_people(&self, TableWords { did }: TableWords, place: &Place, output: &str) -> String {
+    pub fn for_people(&self, TableWords { did, made }: TableWords, place: &Place, output: &str) -> String {
         let (read, wrote) = (text::count(self.job.rows), text::count(self.rows_out));
-        let (left, proof) = match self.job.rows == self.rows_out {
-            true => (String::new(), "of what was read and of what was written"),
-            false => (format!(", {wrote} of them stayed"), "of what was read, of what was written and left out"),
+        let hash = &self.job.row_hash_out;
+        let (left, proof) = match (made, self.job.rows == self.rows_out) {
+            (Some(made), _) => {
+                let proof = format!(
+                    "{read} were read and put together; hash {hash} of what became of them and of what was written"
+                );
+                (format!(", {wrote} {made} written"), proof)
+            }
+            (None, true) => (String::new(), format!("hash {hash} of what was read and of what was written")),
+            (None, false) => (
+                format!(", {wrote} of them stayed"),
+                format!("hash {hash} of what was read, of what was written and left out"),
+            ),
         };
         self.job.three_lines(
             place,
             &format!("{did} {read} rows{left}"),
             &format!("{} in {} in {output}", text::bytes(self.output_bytes), self.job.files()),
-            &format!("every row exactly once: hash {} {proof}", self.job.row_hash_out),
+            &format!("every row exactly once: {proof}"),
         )
     }
 }

@@ -2,6 +2,7 @@
 
 use exobus_actors::task::JobError;
 use exobus_files::FileError;
+use exobus_tables::aggregates::AggregateError;
 use exobus_tables::semantics::NoKeyColumn;
 use exobus_tables::sources::SourceError;
 
@@ -14,6 +15,12 @@ pub enum TableJobError {
     /// A key has no column.
     #[error("there is no key: name a column at least")]
     NoKey,
+    /// The text of an aggregate is none.
+    #[error(transparent)]
+    Aggregate(#[from] AggregateError),
+    /// It is said of each value of which columns some groups stay, and not how many.
+    #[error("`per` says of what the first groups stay, and `top` does not say how many")]
+    NoTop,
     /// There is no file, or the output folder cannot be used.
     #[error(transparent)]
     File(#[from] FileError),

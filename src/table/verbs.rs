@@ -1,8 +1,11 @@
 //! What is done with the rows of a table.
 
 use exobus_actors::task::{FunctionName, Resources, TaskFunction, TaskOptions};
+use exobus_tables::aggregates::{Aggregate, AggregateError, parse_list};
+use exobus_tables::expression::Expression;
 use exobus_tables::jobs::convert::ConvertTable;
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep};
+use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top};
 use exobus_tables::jobs::map_batches::{Batches, MapTable, MappedFile};
 use exobus_tables::jobs::shuffle::ShuffleTable;
 use exobus_tables::jobs::sort::SortTable;
@@ -46,6 +49,18 @@ pub struct Dedupe {
     key: Key,
     keep: Keep,
     order_by: Key,
+}
+
+/// Groups of rows are said something of.
+#[derive(Clone, Debug)]
+pub struct Group {
+    by: Vec<String>,
+    aggregates: Result<Vec<Aggregate>, AggregateError>,
+    having: Option<Expression>,
+    /// How many groups stay.
+    top: Option<u64>,
+    order_by: Key,
+    per: Vec<String>,
 }
 
 /// Rows become what a function makes of them.
@@ -166,6 +181,33 @@ impl Table {
         self.with(Dedupe { key: key(columns), keep: Keep::default(), order_by: Ok(Vec::new()) })
     }
 
+    /// Something of each group of rows that are alike in these columns, or paths to fields of structs: what
+    /// [`agg`](Table::agg) says. Groups are in the order of their columns.
+    ///
+    /// ```
+    /// use exobus::{Table, col};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("sales.csv"), folder.path().join("cities"));
+    /// std::fs::write(&file, "city,price\nrome,3\noslo,4\nrome,8\nlima,1\n")?;
+    /// let cities = Table::read(&file).group_by(["city"]).agg("count(*) as sales, sum(price) as total");
+    /// let cities = cities.having(col("total").gt(1));
+    /// # let cities = cities.memory(128 << 20).executors(2);
+    /// let written = cities.write(&output)?;
+    /// assert_eq!((written.rows_read, written.rows), (4, 2));
+    /// let text = std::fs::read_to_string(output.join("part-00000.csv"))?;
+    /// assert_eq!(text, "city,sales,total\noslo,1,4\nrome,2,11\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn group_by<S: Into<String>>(self, columns: impl IntoIterator<Item = S>) -> Table<Group> {
+        let (by, aggregates, order_by) =
+            (columns.into_iter().map(Into::into).collect(), Ok(Vec::new()), Ok(Vec::new()));
+        self.with(Group { by, aggregates, having: None, top: None, order_by, per: Vec::new() })
+    }
+
     /// What a function of the program's own makes of the rows, batch by batch and in their order. The function is a task, so nodes of a cluster
     /// run it whose binary has it; it says `deterministic` where it gives the same rows each time. Its columns are those that it gives
     /// for a batch without rows. Files end as without a verb, by the rows or bytes that are read.
@@ -262,10 +304,103 @@ impl Table<Dedupe> {
     }
 }
 
+/// Aggregates: one or several, or their text as `--agg` has it, `count(*), sum(price) as total`.
+pub trait IntoAggregates {
+    /// They, in their order.
+    ///
+    /// # Errors
+    /// The text is none.
+    fn into_aggregates(self) -> Result<Vec<Aggregate>, AggregateError>;
+}
+
+impl IntoAggregates for Aggregate {
+    fn into_aggregates(self) -> Result<Vec<Aggregate>, AggregateError> {
+        Ok(vec![self])
+    }
+}
+
+impl IntoAggregates for Vec<Aggregate> {
+    fn into_aggregates(self) -> Result<Vec<Aggregate>, AggregateError> {
+        Ok(self)
+    }
+}
+
+macro_rules! aggregates_text {
+    ($($text:ty),*) => {$(
+        impl IntoAggregates for $text {
+            fn into_aggregates(self) -> Result<Vec<Aggregate>, AggregateError> {
+                parse_list(self.as_ref())
+            }
+        }
+    )*};
+}
+aggregates_text!(&str, String, &String);
+
+impl Table<Group> {
+    /// What is said of each group, behind what was said before.
+    #[must_use]
+    pub fn agg(mut self, aggregates: impl IntoAggregates) -> Self {
+        self.verb.aggregates = self.verb.aggregates.and_then(|before| {
+            let more = aggregates.into_aggregates()?;
+            Ok(before.into_iter().chain(more).collect())
+        });
+        self
+    }
+
+    /// What groups that are written have to meet, by their columns and by the names of what is said of them. Of several conditions all are met.
+    #[must_use]
+    pub fn having(mut self, condition: Expression) -> Self {
+        self.verb.having = Some(match self.verb.having.take() {
+            None => condition,
+            Some(other) => other.and(condition),
+        });
+        self
+    }
+
+    /// Leaves the first groups in this order, and then in that of their columns: so many of all, or of [each value](Self::per) of some columns.
+    ///
+    /// ```
+    /// use exobus::Table;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("pages.csv"), folder.path().join("top"));
+    /// std::fs::write(&file, "lang,title,views\nen,a,3\nen,b,5\nde,c,1\nen,a,4\n")?;
+    /// let pages = Table::read(&file).group_by(["lang", "title"]).agg("sum(views) as views");
+    /// let first = pages.top(1, ["views:desc"]).per(["lang"]);
+    /// # let first = first.memory(128 << 20).executors(2);
+    /// first.write(&output)?;
+    /// let text = std::fs::read_to_string(output.join("part-00000.csv"))?;
+    /// assert_eq!(text, "lang,title,views\nde,c,1\nen,a,7\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn top<K: IntoKeyColumn>(mut self, groups: u64, order_by: impl IntoIterator<Item = K>) -> Self {
+        (self.verb.top, self.verb.order_by) = (Some(groups), key(order_by));
+        self
+    }
+
+    /// Some of the columns of groups, of each of whose values [`top`](Self::top) leaves some.
+    #[must_use]
+    pub fn per<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
+        self.verb.per = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Rows of a file, at most, 1 at least.
+    #[must_use]
+    pub fn rows_per_file(mut self, rows: u64) -> Self {
+        self.writing.file_size = FileSize::Rows(rows.max(1));
+        self
+    }
+}
+
 impl sealed::Sealed for Convert {}
 impl sealed::Sealed for Sort {}
 impl sealed::Sealed for Shuffle {}
 impl sealed::Sealed for Dedupe {}
+impl sealed::Sealed for Group {}
 impl sealed::Sealed for MapBatches {}
 
 impl Verb for Convert {
@@ -301,6 +436,22 @@ impl Verb for Dedupe {
 
     fn params(self, table: Rewrite) -> Result<DedupeTable, TableJobError> {
         Ok(DedupeTable { table, key: some_column(self.key)?, keep: self.keep, order_by: self.order_by? })
+    }
+}
+
+impl Verb for Group {
+    type Params = GroupTable;
+    const PROGRAM: &'static str = "table.group@1";
+
+    fn params(self, table: Rewrite) -> Result<GroupTable, TableJobError> {
+        let Self { by, aggregates, having, top, order_by, per } = self;
+        let order_by = order_by?;
+        let top = match top {
+            Some(rows) => Some(Top { rows, order_by, per }),
+            None if per.is_empty() => None,
+            None => return Err(TableJobError::NoTop),
+        };
+        Ok(GroupTable { table, query: GroupQuery { by, aggregates: aggregates?, having, top } })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `shuffle`, `dedupe` and `convert` as commands: in one process and on a cluster, and what becomes of them when something dies.
+//! `shuffle`, `dedupe`, `group` and `convert` as commands: in one process and on a cluster, and what becomes of them when something dies.
 
 use std::path::Path;
 
@@ -23,12 +23,19 @@ struct Verb {
     rows: u64,
 }
 
-const VERBS: [Verb; 3] = [
+const VERBS: [Verb; 4] = [
     Verb { name: "shuffle", more: &["--seed", "7"], stage: "table.reduce", tasks: 3, rows: ROWS },
     Verb {
         name: "dedupe",
         more: &["--key", "city,ts", "--keep", "last", "--order-by", "id"],
         stage: "table.reduce",
+        tasks: 3,
+        rows: DISTINCT,
+    },
+    Verb {
+        name: "group",
+        more: &["--by", "city,ts", "--agg", "count(*), sum(id) as ids, count_distinct(id), first(id)"],
+        stage: "group.write",
         tasks: 3,
         rows: DISTINCT,
     },

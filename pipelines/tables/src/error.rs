@@ -243,6 +243,14 @@ pub enum TableError {
         /// Which of the groups that results were asked for has it, from 0; `None`: there is one sum.
         row: Option<usize>,
     },
+    /// Something about one of many groups.
+    #[error("{source}: of the group {group}")]
+    OfGroup {
+        /// Its columns and their values.
+        group: String,
+        /// What.
+        source: Box<TableError>,
+    },
     /// Decimals of two scales meet in one sum.
     #[error("column {column} has {found} digits behind the point where a sum has {expected}")]
     ScaleDiffers {
@@ -372,7 +380,7 @@ impl TableError {
     /// Whether the data or the request is to blame, rather than this program or its store.
     pub fn is_of_the_input(&self) -> bool {
         match self {
-            Self::InPart { source, .. } => source.is_of_the_input(),
+            Self::InPart { source, .. } | Self::OfGroup { source, .. } => source.is_of_the_input(),
             Self::Store(_)
             | Self::Arrow(_)
             | Self::NotABlock { .. }

@@ -32,8 +32,10 @@ mod read;
 
 pub use gather::{Gather, Limits, Message};
 pub use layout::Layout;
+pub(crate) use part::write_messages;
 pub use part::{write_part, write_part_with_more};
 pub use picks::Pick;
+pub(crate) use read::Messages;
 pub use read::Part;
 
 /// Where messages and their buffers begin: at multiples of so many bytes of the part.

@@ -11,7 +11,8 @@ use arrow_data::UnsafeFlag;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_ipc::{FieldNode, Message, MetadataVersion, root_as_message};
 use arrow_schema::DataType;
-use exobus_store::{Block, CopyId};
+use exobus_actors::task::Output;
+use exobus_store::{Block, CopyId, RowHash};
 use flatbuffers::VectorIter;
 
 use super::layout::{CONTINUATION, Layout, PREFIX_BYTES};
@@ -59,6 +60,12 @@ impl Part {
     }
 
     fn read(&mut self) -> Result<RecordBatch, TableError> {
+        let layout = self.layout.clone();
+        self.read_of(std::slice::from_ref(&layout)).map(|(_, batch)| batch)
+    }
+
+    /// The next message, and which of these layouts it is of.
+    fn read_of(&mut self, layouts: &[Arc<Layout>]) -> Result<(usize, RecordBatch), TableError> {
         let at = self.at;
         let damaged = |what: &str| TableError::NotABlock { at, what: what.to_owned() };
         let rest = &self.bytes.as_slice()[at..];
@@ -73,21 +80,81 @@ impl Part {
         let body_bytes = usize::try_from(message.bodyLength()).map_err(|_| damaged("a body of less than nothing"))?;
         let end = body_at.checked_add(body_bytes).filter(|end| *end <= rest.len());
         let end = end.ok_or_else(|| damaged("it ends within a body"))?;
-        self.layout.check_mark(&message, at)?;
-        check(&self.layout, &message, body_at, &rest[body_at..end]).map_err(|what| damaged(&what))?;
+        let of = layouts.iter().position(|layout| layout.check_mark(&message, at).is_ok());
+        let of = of.map_or_else(|| self.layout.check_mark(&message, at).map(|()| 0), Ok)?;
+        let layout = &layouts[of];
+        check(layout, &message, body_at, &rest[body_at..end]).map_err(|what| damaged(&what))?;
         let is_aligned = (rest.as_ptr() as usize).is_multiple_of(ALIGNMENT);
         if self.is_in_place && !is_aligned {
             return Err(damaged("it is not aligned: the object's parts have to be"));
         }
         let body = self.bytes.slice_with_length(at + body_at, body_bytes);
         let batch = message.header_as_record_batch().ok_or_else(|| damaged("no record batch"))?;
-        let (schema, none) = (self.layout.schema().clone(), HashMap::<i64, ArrayRef>::new());
+        let (schema, none) = (layout.schema().clone(), HashMap::<i64, ArrayRef>::new());
         let decoder = RecordBatchDecoder::try_new(&body, batch, schema, &none, &MetadataVersion::V5)?
             .with_require_alignment(self.is_in_place)
             .with_skip_validation(self.trusted.clone());
         let batch = decoder.read_record_batch()?;
         self.at += end;
-        Ok(batch)
+        Ok((of, batch))
+    }
+
+    fn named(&self, error: TableError) -> TableError {
+        match self.name {
+            Some((object, part)) => TableError::InPart { object, part, source: Box::new(error) },
+            None => error,
+        }
+    }
+}
+
+/// The messages of a part of several layouts, each with the number of its own.
+pub(crate) struct Messages {
+    layouts: Vec<Arc<Layout>>,
+    part: Part,
+    read: Output,
+}
+
+impl Messages {
+    /// Of a part that was written with [`write_messages`](super::write_messages).
+    ///
+    /// # Safety
+    /// As of [`Part::new`].
+    ///
+    /// # Panics
+    /// There is no layout.
+    #[allow(unsafe_code, reason = "parts of this program's own tasks are read without validation")]
+    pub(crate) unsafe fn new(layouts: Vec<Arc<Layout>>, block: Block) -> Self {
+        // SAFETY: it is the caller's promise that a `Gather` wrote the part.
+        let part = unsafe { Part::new(layouts[0].clone(), block) };
+        Self { layouts, part, read: Output::default() }
+    }
+
+    /// Bytes, rows and hash of the messages that were read.
+    pub(crate) fn read(&self) -> Output {
+        self.read
+    }
+}
+
+impl Iterator for Messages {
+    type Item = Result<(usize, RecordBatch), TableError>;
+
+    /// The next message. After an error there is none.
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self { layouts, part, read } = self;
+        let from = part.at;
+        if from >= part.bytes.len() {
+            return None;
+        }
+        let message = part.read_of(layouts);
+        match &message {
+            Ok((_, batch)) => {
+                let bytes = &part.bytes.as_slice()[from..part.at];
+                let (rows, row_hash) = (batch.num_rows() as u64, RowHash::of(bytes));
+                read.add(Output { bytes: bytes.len() as u64, rows, row_hash });
+            }
+            Err(_) => part.at = part.bytes.len(),
+        }
+        Some(message.map_err(|error| part.named(error)))
     }
 }
 
@@ -103,10 +170,7 @@ impl Iterator for Part {
         if batch.is_err() {
             self.at = self.bytes.len();
         }
-        Some(batch.map_err(|error| match self.name {
-            Some((object, part)) => TableError::InPart { object, part, source: Box::new(error) },
-            None => error,
-        }))
+        Some(batch.map_err(|error| self.named(error)))
     }
 }
 

@@ -90,6 +90,14 @@ impl TaskBudget {
         self.failure(format!("rows that are written take memory: {denied}"))
     }
 
+    /// How the task fails that could not put rows of groups together.
+    pub(super) fn of_groups(&self, error: Unordered) -> TaskError {
+        match error {
+            Unordered::Memory(denied) => self.failure(format!("groups that are put together take memory: {denied}")),
+            Unordered::Table(error) => of_table(error),
+        }
+    }
+
     /// How the task fails that has no room for what it puts in order.
     pub(super) fn of_rows(&self, denied: MemoryDenied) -> TaskError {
         self.failure(format!("rows that are put in order take memory: {denied}"))

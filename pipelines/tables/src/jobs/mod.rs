@@ -3,6 +3,7 @@
 //! - [`sort`]: rows in the order of a key;
 //! - [`shuffle`]: rows in a random order that a seed decides, in files of even length;
 //! - [`dedupe`]: one row of each key;
+//! - [`group`]: what is said of rows that are alike in some columns;
 //! - [`convert`]: rows as they are, in files of another format or length;
 //! - [`map_batches`]: what a function makes of them.
 //!
@@ -15,6 +16,7 @@ mod count;
 pub mod dedupe;
 mod describe;
 mod described;
+pub mod group;
 pub mod map_batches;
 mod mapping;
 mod output;

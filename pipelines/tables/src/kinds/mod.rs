@@ -2,6 +2,7 @@
 
 mod convert;
 mod dedupe;
+mod group;
 mod map_batches;
 mod shuffle;
 mod sort;
@@ -104,6 +105,7 @@ fn rewrite(fields: &Fields<'_>) -> Result<Rewrite, SpecError> {
             schema: fields.text("schema").map(str::to_owned),
             select: (!select.is_empty()).then_some(select),
             filter: fields.parsed("where")?,
+            needed: None,
         },
         writing: WriteOptions {
             format: fields.parsed("format")?,

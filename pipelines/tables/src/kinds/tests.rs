@@ -106,6 +106,7 @@ fn what_a_table_is_read_and_written_by_is_told() {
         schema: Some("id int64".into()),
         select: Some(vec!["word".into(), "id".into()]),
         filter: Some("id > 1".parse().unwrap()),
+        needed: None,
     };
     let writing = WriteOptions {
         format: Some(OutputFormat::Arrow),

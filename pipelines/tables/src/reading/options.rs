@@ -29,6 +29,9 @@ pub struct ReadOptions {
     /// What rows have to meet; it may look at columns that are not selected.
     #[serde(default)]
     pub filter: Option<Expression>,
+    /// Columns that a job looks at, or paths to fields of structs: where they are said and no columns are selected, no others are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<Vec<String>>,
 }
 
 impl ReadOptions {
@@ -96,7 +99,7 @@ impl ReadOptions {
     /// # Errors
     /// [`TableError::NoColumn`]; [`TableError::SelectedTwice`]; [`TableError::KeyNotSelected`]: a column of the key is there and not selected.
     pub fn selected(&self, table: &Schema, key: &[KeyColumn]) -> Result<Schema, TableError> {
-        let Some(select) = &self.select else { return Ok(table.clone()) };
+        let Some(select) = &self.select else { return self.needed(table) };
         let mut columns = Vec::with_capacity(select.len());
         for name in select {
             let column = table.index_of(name).map_err(|_| not_selected(table, name))?;
@@ -113,6 +116,35 @@ impl ReadOptions {
             }
         }
         Ok(selected)
+    }
+
+    /// The columns of a table that a job looks at.
+    fn needed(&self, table: &Schema) -> Result<Schema, TableError> {
+        let Some(needed) = &self.needed else { return Ok(table.clone()) };
+        let column = |path: &String| {
+            let found = find_column(table.fields(), path)?;
+            found.map(|(path, _)| path[0]).ok_or_else(|| no_column(table, path))
+        };
+        let mut columns = needed.iter().map(column).collect::<Result<Vec<usize>, TableError>>()?;
+        columns.sort_unstable();
+        columns.dedup();
+        Ok(table.project(&columns)?)
+    }
+
+    /// The same for a job that looks at these columns, or paths to fields of structs, alone.
+    pub(crate) fn of_columns(&self, needed: Vec<String>) -> Self {
+        Self { needed: Some(needed), ..self.clone() }
+    }
+
+    /// The same once it is known which columns are read.
+    pub(crate) fn selecting(self, selected: &Schema) -> Self {
+        match self.needed {
+            None => self,
+            Some(_) => {
+                let names = selected.fields().iter().map(|field| field.name().clone());
+                Self { select: Some(names.collect()), needed: None, ..self }
+            }
+        }
     }
 
     /// What opens files of a table one behind the other; the types of text are those of all its columns.

@@ -20,7 +20,8 @@
 
 use std::fmt;
 
-use arrow_array::RecordBatch;
+use arrow_array::{BinaryArray, RecordBatch};
+use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Fields, Schema};
 use exobus_shuffle::kernels::{prefetch, prefetch_value};
 use serde::{Deserialize, Serialize};
@@ -350,7 +351,15 @@ impl KeyRows {
     /// # Panics
     /// 4 GiB of keys.
     pub fn push(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(key);
+        self.push_parts([key]);
+    }
+
+    /// Adds a key of several parts, one behind the other, behind those that are there.
+    ///
+    /// # Panics
+    /// 4 GiB of keys.
+    pub(crate) fn push_parts<const PARTS: usize>(&mut self, parts: [&[u8]; PARTS]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
         self.ends.push(u32::try_from(self.bytes.len()).expect("less than 4 GiB of keys"));
     }
 
@@ -358,6 +367,20 @@ impl KeyRows {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+    }
+
+    /// They as an array.
+    ///
+    /// # Errors
+    /// [`TableError::KeysTooLarge`]: 2 GiB or more, which offsets of arrays do not count.
+    pub fn into_array(self) -> Result<BinaryArray, TableError> {
+        let rows = self.len();
+        if self.bytes.len() > i32::MAX as usize {
+            return Err(TableError::KeysTooLarge { rows });
+        }
+        let ends = self.ends.into_iter().map(|end| end as i32);
+        let offsets = OffsetBuffer::new(std::iter::once(0).chain(ends).collect());
+        Ok(BinaryArray::new(offsets, self.bytes.into(), None))
     }
 
     /// Bytes of memory that they take.

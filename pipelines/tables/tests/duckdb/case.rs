@@ -8,8 +8,10 @@ use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
 use exobus_shuffle::Strategy;
+use exobus_tables::aggregates::{Aggregate, Function};
 use exobus_tables::jobs::convert::{ConvertTable, convert};
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
+use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top, group};
 use exobus_tables::jobs::shuffle::{ShuffleTable, shuffle};
 use exobus_tables::jobs::sort::{SortTable, sort};
 use exobus_tables::jobs::{FileSize, Rewrite, WriteOptions};
@@ -72,18 +74,21 @@ enum Verb {
     Sort { key: Vec<KeyColumn> },
     Shuffle { seed: u64 },
     Dedupe { key: Vec<KeyColumn>, keep: Keep, order_by: Vec<KeyColumn> },
+    Group(GroupQuery),
     Convert,
 }
 
 impl Verb {
     fn new(seeded: &mut Seeded, table: &Table) -> Self {
-        match seeded.pick(&["sort", "sort", "shuffle", "dedupe", "convert"]) {
+        match seeded.pick(&["sort", "sort", "shuffle", "dedupe", "group", "group", "group", "convert"]) {
             "sort" => Self::Sort { key: key(seeded, table, &[1, 1, 2, 3, 4]) },
             "shuffle" => Self::Shuffle { seed: seeded.next() },
             "dedupe" => {
                 let (key, keep) = (key(seeded, table, &[1, 1, 2, 3]), seeded.pick(&[Keep::First, Keep::Last]));
                 Self::Dedupe { key, keep, order_by: self::key(seeded, table, &[0, 1, 2]) }
             }
+            // What has no other column than the one by which the oracle knows rows has no groups.
+            "group" if table.keys.iter().any(|key| key != "id") => Self::Group(group_query(seeded, table)),
             _ => Self::Convert,
         }
     }
@@ -93,6 +98,7 @@ impl Verb {
             Self::Sort { .. } => "sort",
             Self::Shuffle { .. } => "shuffle",
             Self::Dedupe { .. } => "dedupe",
+            Self::Group(_) => "group",
             Self::Convert => "convert",
         }
     }
@@ -109,6 +115,7 @@ impl Verb {
             Self::Sort { .. } => (&[count], &[OutputFormat::Parquet]),
             Self::Shuffle { .. } => (&[count, rows], &[OutputFormat::Parquet]),
             Self::Dedupe { .. } => (&[count, count, bytes], &[OutputFormat::Parquet]),
+            Self::Group(_) => (&[count, rows, bytes], &[OutputFormat::Parquet]),
             Self::Convert => (&[count, rows, splits], &[OutputFormat::Parquet, OutputFormat::Arrow, text, tabbed]),
         };
         let format = seeded.pick(formats);
@@ -133,6 +140,17 @@ impl Verb {
         let mut question = match self {
             Self::Sort { key } => json!({ "key": key }),
             Self::Dedupe { key, keep, order_by } => json!({ "key": key, "keep": keep, "order_by": order_by }),
+            Self::Group(GroupQuery { by, aggregates, having, top }) => {
+                let aggregate = |aggregate: &Aggregate| {
+                    let part = match aggregate.function {
+                        Function::Quantile(part) | Function::QuantileCont(part) => Some(part),
+                        _ => None,
+                    };
+                    json!({ "function": aggregate.function.name(), "column": aggregate.column, "part": part, "name": aggregate.name })
+                };
+                let aggregates: Vec<Value> = aggregates.iter().map(aggregate).collect();
+                json!({ "by": by, "aggregates": aggregates, "having": having.is_some(), "top": top })
+            }
             Self::Shuffle { .. } | Self::Convert => json!({}),
         };
         question["verb"] = json!(self.name());
@@ -150,9 +168,70 @@ impl Verb {
                 }
                 arguments
             }
+            Self::Group(GroupQuery { by, aggregates, having, top }) => {
+                let texts: Vec<String> = aggregates.iter().map(ToString::to_string).collect();
+                let mut arguments = vec!["--by".to_owned(), by.join(","), "--agg".to_owned(), texts.join(", ")];
+                let mut say = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+                having.iter().for_each(|having| say("--having", having.to_string()));
+                if let Some(Top { rows, order_by, per }) = top {
+                    say("--top", rows.to_string());
+                    if !order_by.is_empty() {
+                        say("--order-by", key_text(order_by));
+                    }
+                    if !per.is_empty() {
+                        say("--per", per.join(","));
+                    }
+                }
+                arguments
+            }
             Self::Convert => Vec::new(),
         }
     }
+}
+
+/// What is asked of groups: always the least `id` of each, by which the oracle knows it, and how many rows it has.
+fn group_query(seeded: &mut Seeded, table: &Table) -> GroupQuery {
+    let by: Vec<String> = loop {
+        let key = key(seeded, table, &[1, 1, 2, 3]);
+        // Columns that are paths have the last name of these nowhere, and `id` is that of the oracle.
+        let by: Vec<String> = key.into_iter().map(|key| key.column).filter(|column| column != "id").collect();
+        if !by.is_empty() {
+            break by;
+        }
+    };
+    let named = |function, column: Option<&str>, name: String| Aggregate {
+        name,
+        ..Aggregate::new(function, column.map(str::to_owned))
+    };
+    let mut aggregates = vec![
+        named(Function::Min, Some("id"), "id".to_owned()),
+        named(Function::Count, None, "rows of it".to_owned()),
+        named(Function::Max, Some("id"), "last id".to_owned()),
+    ];
+    let columns: Vec<(&String, &str)> =
+        table.columns.iter().map(|(name, of)| (name, of.as_str().unwrap_or_default())).collect();
+    for number in 0..seeded.pick(&[0_usize, 1, 2, 4]) {
+        let (column, of) = seeded.pick(&columns);
+        let is_nested = ["list", "struct", "map"].iter().any(|nested| of.contains(nested));
+        let is_number = ["int", "uint", "float", "double", "halffloat"].iter().any(|number| of.starts_with(number));
+        let mut functions = vec![Function::Count, Function::First, Function::Last];
+        if !is_nested && table.keys.contains(column) {
+            let part = seeded.pick(&[0.0, 0.1, 0.5, 0.9, 1.0]);
+            functions.extend([Function::Min, Function::Max, Function::CountDistinct, Function::Quantile(part)]);
+            if is_number {
+                functions.extend([Function::Sum, Function::Avg, Function::Variance, Function::StddevPopulation]);
+                functions.push(Function::QuantileCont(part));
+            }
+        }
+        aggregates.push(named(seeded.pick(&functions), Some(column), format!("aggregate {number}")));
+    }
+    let having = seeded.pick(&[false, false, true]).then(|| "\"rows of it\" > 1".parse().unwrap());
+    let top = seeded.pick(&[false, false, true]).then(|| {
+        let per = by[..seeded.pick(&(0..=by.len()).collect::<Vec<_>>())].to_vec();
+        let rows_falling = KeyColumn { descending: true, ..KeyColumn::rising("rows of it") };
+        Top { rows: seeded.pick(&[1, 3, 10]), order_by: vec![rows_falling], per }
+    });
+    GroupQuery { by, aggregates, having, top }
 }
 
 /// Columns that have an order, as many as one of these at most.
@@ -186,10 +265,15 @@ impl Case {
         }
     }
 
+    /// Columns of groups are those that are asked for.
+    fn is_of_groups(&self) -> bool {
+        matches!(self.verb, Verb::Group(_))
+    }
+
     fn rewrite(&self, shape: &Shape, output: &Path) -> Rewrite {
         let reading = ReadOptions {
             schema: self.table.schema.clone(),
-            select: self.table.select.clone(),
+            select: self.table.select.clone().filter(|_| !self.is_of_groups()),
             filter: self.table.filter.as_ref().map(|text| text.parse().unwrap()),
             ..ReadOptions::default()
         };
@@ -216,6 +300,10 @@ impl Case {
                 let (key, keep, order_by) = (key.clone(), *keep, order_by.clone());
                 let params = DedupeTable { table, key, keep, order_by };
                 node.run(job, "table.dedupe", None, async move |futures| dedupe(futures, params).await).await.0
+            }
+            Verb::Group(query) => {
+                let params = GroupTable { table, query: query.clone() };
+                node.run(job, "table.group", None, async move |futures| group(futures, params).await).await.0
             }
             Verb::Convert => {
                 let params = ConvertTable { table };
@@ -256,7 +344,7 @@ impl Case {
         say("--executors", shape.executors.to_string());
         say("--memory", format!("{}MiB", shape.memory_bytes / MIB));
         table.schema.iter().for_each(|schema| say("--schema", schema.clone()));
-        table.select.iter().for_each(|columns| say("--select", columns.join(",")));
+        table.select.iter().filter(|_| !self.is_of_groups()).for_each(|columns| say("--select", columns.join(",")));
         table.filter.iter().for_each(|condition| say("--where", condition.clone()));
         arguments.extend(self.inputs().iter().map(|path| path.display().to_string()));
         arguments

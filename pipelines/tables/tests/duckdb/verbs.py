@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 import compare
 import files
+import groups
 from sql import order_terms, quoted, resolve
 
 
@@ -73,7 +74,31 @@ def check_convert(oracle, written, size):
     return lengths_differ(written, size, lengths) or order_differs(oracle, written, ids, []) or rows_differ(oracle, written)
 
 
-VERBS = {"sort": check_sort, "shuffle": check_shuffle, "dedupe": check_dedupe, "convert": check_convert}
+def check_group(oracle, written, by, aggregates, having, top, size):
+    """What is said of groups, each of which is known by its least `id`, in the order of their keys."""
+    per = top["per"] if top else []
+    key = [{"column": column, "descending": False, "nulls": "Last"} for column in [*per, *(column for column in by if column not in per)]]
+    keys, terms = ordered(oracle, "k", key)
+    columns = {f"a{at}": aggregate["column"] for at, aggregate in enumerate(aggregates) if aggregate["column"]}
+    selects = [f"{groups.expression(aggregate, f'a{at}')} as v{at}" for at, aggregate in enumerate(aggregates)]
+    query = f"select {', '.join([*keys, *selects])} from {oracle.rows_of({**keys, **columns})} group by {', '.join(keys)}"
+    if having:
+        query += " having count(*) > 1"
+    order = terms
+    if top:
+        falling = [f"v{at} desc" for at, aggregate in enumerate(aggregates) if aggregate["name"] in [column["column"] for column in top["order_by"]]]
+        per_keys = [f"k{at}" for at in range(len(per))]
+        partition = f"partition by {', '.join(per_keys)} " if per else ""
+        query = f"select * from (select *, row_number() over ({partition}order by {', '.join([*falling, *terms])}) as place from ({query})) where place <= {top['rows']}"
+        per_terms = ordered(oracle, "k", key[: len(per)])[1] if per else []
+        order = [*per_terms, *falling, *terms]
+    values = ", ".join(f"v{at}" for at in range(len(aggregates)))
+    found = oracle.connection.sql(f"select {values} from ({query}) order by {', '.join(order)}").to_arrow_table()
+    ids = found.column("v0").combine_chunks().cast(pa.int64())
+    return lengths_differ(written, size, "even") or order_differs(oracle, written, ids, key) or groups.differ(oracle, written, by, aggregates, found)
+
+
+VERBS = {"sort": check_sort, "shuffle": check_shuffle, "dedupe": check_dedupe, "group": check_group, "convert": check_convert}
 
 
 def ordered(oracle, prefix, key):

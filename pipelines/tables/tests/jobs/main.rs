@@ -2,6 +2,7 @@
 
 mod convert;
 mod dedupe;
+mod group;
 mod map_batches;
 mod records;
 mod refused;

@@ -140,15 +140,14 @@ impl Table {
         (numbers, files)
     }
 
+    /// Names and bytes of the files of a folder.
+    pub fn bytes_of(&self, output: &str) -> Vec<(String, Vec<u8>)> {
+        bytes_of(&self.path(output))
+    }
+
     /// The same, with a look at each batch.
     pub fn read(&self, output: &str, look: impl Fn(&str, &RecordBatch, &[i64])) -> (Vec<i64>, Vec<(String, Vec<u8>)>) {
-        let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(self.path(output))
-            .unwrap()
-            .map(|entry| entry.unwrap())
-            .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
-            .filter(|(name, _)| name.ends_with(".parquet"))
-            .collect();
-        files.sort();
+        let files = self.bytes_of(output);
         let mut numbers = Vec::new();
         for (name, bytes) in &files {
             let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes.clone())).unwrap();
@@ -161,6 +160,26 @@ impl Table {
         }
         (numbers, files)
     }
+}
+
+fn bytes_of(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .filter(|(name, _)| name.ends_with(".parquet"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// All rows of a folder, in the order of its files.
+pub fn batches_of(folder: &Path) -> Vec<RecordBatch> {
+    let rows = |(_, bytes): (String, Vec<u8>)| {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
+        reader.build().unwrap().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    bytes_of(folder).into_iter().flat_map(rows).collect()
 }
 
 pub fn by_user_and_time() -> Vec<KeyColumn> {

@@ -85,7 +85,7 @@ impl Asked {
             KeyEncoder::new(&schema, &self.key).map_err(of_table)?;
         }
         let layout = Layout::new(&with_places(&schema)?).map_err(of_table)?;
-        let reading = Reading::new(self.reading, table).map_err(of_table)?;
+        let reading = Reading::new(self.reading.selecting(&selected), table).map_err(of_table)?;
         let all_columns = reading.options.filter.is_some().then(|| Layout::new(table)).transpose().map_err(of_table)?;
         let table = all_columns.map(|layout| ByteBuf::from(layout.encode()));
         Ok(Unified { layout: ByteBuf::from(layout.encode()), reading, table })

@@ -47,7 +47,7 @@ pub(super) fn is_before(cut: &[u8], key: &[u8], place: u64) -> bool {
 }
 
 /// The cuts between so many files.
-pub(super) async fn cuts(
+pub(in crate::jobs) async fn cuts(
     futures: &Futures,
     described: &Described,
     arrangement: &Arrangement,

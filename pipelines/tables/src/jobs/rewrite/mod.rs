@@ -32,7 +32,8 @@ use exobus_shuffle::Strategy;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::arrangement::{Arrangement, MixedSeed, place_hash};
-pub(super) use self::plan::refuse_beyond;
+pub(super) use self::cuts::cuts;
+pub(super) use self::plan::{map_outside_bytes, maps, refuse_beyond};
 pub(super) use self::program::{explain, run};
 use super::WriteOptions;
 use crate::reading::ReadOptions;
@@ -75,9 +76,9 @@ pub struct Rewritten {
     pub input_bytes: u64,
     /// Bytes of the output files.
     pub output_bytes: u64,
-    /// Hash of the rows that were read.
+    /// Hash of the rows that were read; of groups, of those that were made of them.
     pub row_hash_in: RowHash,
-    /// Hash of the rows that were written, and of those that were left out.
+    /// Hash of the rows that were written, and of those that were left out; of groups, of those that were written.
     pub row_hash_out: RowHash,
     /// Which strategy ran; `None`: no row went to another node.
     pub strategy: Option<Strategy>,

@@ -118,7 +118,7 @@ pub(in crate::jobs) fn refuse_beyond(
 }
 
 /// What a map of these pieces takes beside the store.
-pub(super) fn map_outside_bytes(pieces: &[Piece], columns: u64) -> u64 {
+pub(in crate::jobs) fn map_outside_bytes(pieces: &[Piece], columns: u64) -> u64 {
     let of_piece = |piece: &Piece| {
         piece.file.splits.iter().map(|split| split.outside_bytes() + piece.file.told_bytes()).sum::<u64>()
     };
@@ -127,7 +127,7 @@ pub(super) fn map_outside_bytes(pieces: &[Piece], columns: u64) -> u64 {
 }
 
 /// What each map reads: splits that follow each other, as many as a map takes at a time.
-pub(super) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
+pub(in crate::jobs) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
     let executors = u64::from(sizes.executors_per_node.max(1));
     let map_bytes = (sizes.memory_bytes / (2 * executors)).min(MAP_BYTES_MAX);
     let (mut maps, mut open, mut open_bytes, mut open_splits) = (Vec::new(), Vec::<Piece>::new(), 0, 0);

@@ -1,0 +1,224 @@
+//! What a task that passes rows on makes of them: as few as it can with little memory and work.
+//!
+//! Rows are *collected*: those of a group become one, as long as the groups fit the caches of a processor. When there are more, it depends on what that was good for. Where
+//! collecting halves what there is, the groups are passed on and collecting begins anew: input that is in some order has all rows of a group near each other. Where it does not, rows are *passed on* as they
+//! are from then on, for a while: to look each one up in a table that is too large for the caches costs more than it saves, and as they are they have fewer bytes. Rows of groups that were
+//! met very often go on being collected even then: so no partition gets many rows of one group, however rows are distributed.
+//!
+//! (Partial aggregation that gives up: Larson, "Data reduction by partial preaggregation", ICDE 2002; with a table of the size of a cache: Müller et al., "Cache-efficient aggregation: hashing is sorting",
+//! SIGMOD 2015.)
+//!
+//! What is made follows from the rows in their order alone.
+
+use std::sync::Arc;
+
+use arrow_array::{Array as _, BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use exobus_shuffle::cuts::Cuts;
+
+use super::combiner::Combiner;
+use super::groups::NONE;
+use super::query::{Grouping, Kind, keys};
+use crate::TableError;
+use crate::block::{Gather, Pick};
+use crate::jobs::budget::Unordered;
+use crate::sources::{MemoryBudget, Reservation};
+
+/// Groups, and values of groups, that are collected at a time.
+const ENTRIES_MAX: usize = 1 << 16;
+/// Collecting goes on where it makes one of so many.
+const REDUCTION_MIN: u64 = 2;
+/// Rows that are passed on before it is tried again.
+const ROWS_PASSED: u64 = 16 * ENTRIES_MAX as u64;
+/// A group of so many rows, among those that were collected at a time, is met often; of so many groups at most.
+const OFTEN: u64 = 32;
+const OFTEN_MAX: usize = 1024;
+/// What a row takes that is passed on, beside its values and its key: where it goes, and where it stands.
+const ROW_BYTES: u64 = (size_of::<u32>() + size_of::<Pick>()) as u64;
+
+/// See the module.
+pub(super) struct Collector<'a> {
+    cuts: &'a Cuts,
+    grouping: Arc<Grouping>,
+    combiner: Combiner,
+    state: State,
+    /// Messages that are passed on, by the numbers of their kinds.
+    passed: Vec<Passed>,
+    memory: Reservation,
+}
+
+enum State {
+    /// Groups, and values of groups, were met so often since it began.
+    Collecting { met: u64 },
+    /// So many rows go on being passed on. `some_are_collected`: those of groups that are met often.
+    Passing { rows: u64, some_are_collected: bool },
+}
+
+/// Messages of one kind.
+#[derive(Default)]
+struct Passed {
+    batches: Vec<RecordBatch>,
+    /// The partition of each row; [`NONE`]: it is not passed on.
+    partitions: Vec<Vec<u32>>,
+}
+
+impl<'a> Collector<'a> {
+    /// # Errors
+    /// As of [`Combiner::new`].
+    pub(super) fn new(
+        grouping: &Arc<Grouping>,
+        cuts: &'a Cuts,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, TableError> {
+        Ok(Self {
+            cuts,
+            combiner: Combiner::new(grouping, budget)?,
+            state: State::Collecting { met: 0 },
+            passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
+            memory: Reservation::none(budget),
+            grouping: grouping.clone(),
+        })
+    }
+
+    /// Adds the rows of a message; whether they are kept where they are, so that their memory has to be.
+    ///
+    /// # Errors
+    /// As of [`Combiner::add`].
+    pub(super) fn add(&mut self, kind: Kind, message: &RecordBatch) -> Result<bool, Unordered> {
+        let rows = message.num_rows() as u64;
+        match &mut self.state {
+            State::Collecting { met } => {
+                // A row has a group and a value of each argument whose values are counted.
+                *met += if kind == Kind::Rows { rows * (1 + self.grouping.values.len() as u64) } else { rows };
+                self.combiner.add(kind, message)?;
+                if self.combiner.entries() >= ENTRIES_MAX {
+                    self.decide()?;
+                }
+                Ok(false)
+            }
+            State::Passing { rows: left, some_are_collected } => {
+                *left = left.saturating_sub(rows);
+                let (is_over, some_are_collected) = (*left == 0, *some_are_collected);
+                self.pass_on(kind, message, some_are_collected)?;
+                if is_over {
+                    self.flush(&[])?;
+                    self.state = State::Collecting { met: 0 };
+                } else if self.combiner.entries() >= 2 * ENTRIES_MAX {
+                    let often: Vec<u32> = (0..self.combiner.groups().len() as u32).collect();
+                    self.flush(&often)?;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Goes on collecting, or passes on what comes.
+    fn decide(&mut self) -> Result<(), Unordered> {
+        let State::Collecting { met } = self.state else { return Ok(()) };
+        if met >= REDUCTION_MIN * self.combiner.entries() as u64 {
+            self.state = State::Collecting { met: 0 };
+            return self.flush(&[]);
+        }
+        let rows = self.combiner.rows();
+        let mut often: Vec<u32> = (0..rows.len() as u32).filter(|group| rows[*group as usize] >= OFTEN).collect();
+        often.sort_by_key(|group| std::cmp::Reverse(rows[*group as usize]));
+        often.truncate(OFTEN_MAX);
+        self.state = State::Passing { rows: ROWS_PASSED, some_are_collected: !often.is_empty() };
+        self.flush(&often)
+    }
+
+    /// Passes on what was collected, and forgets it but for the keys of these groups.
+    fn flush(&mut self, but: &[u32]) -> Result<(), Unordered> {
+        for (kind, message) in self.combiner.messages()? {
+            let more = message.get_array_memory_size() as u64;
+            self.memory.resize(self.memory.bytes() + more)?;
+            self.keep(kind, message, |_| true)?;
+        }
+        self.combiner.clear(but)
+    }
+
+    fn pass_on(&mut self, kind: Kind, message: &RecordBatch, some_are_collected: bool) -> Result<(), Unordered> {
+        // Values go on as they are: their keys are others than those of groups.
+        if !some_are_collected || matches!(kind, Kind::Values(_)) {
+            return self.keep(kind, message.clone(), |_| true);
+        }
+        let found = self.combiner.find(keys(message));
+        let collected: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
+        if collected.true_count() > 0 {
+            let rows = filter_record_batch(message, &collected).map_err(TableError::from)?;
+            self.combiner.add(kind, &rows)?;
+        }
+        self.keep(kind, message.clone(), |row| !collected.value(row))
+    }
+
+    /// Keeps the rows of a message of which this is true.
+    fn keep(&mut self, kind: Kind, message: RecordBatch, is_kept: impl Fn(usize) -> bool) -> Result<(), Unordered> {
+        let keys = keys(&message);
+        let more = ROW_BYTES * keys.len() as u64 + if kind == Kind::Rows { keys.value_data().len() as u64 } else { 0 };
+        self.memory.resize(self.memory.bytes() + more)?;
+        let partition = |row| match is_kept(row) {
+            true => self.cuts.partition_of(keys.value(row)) as u32,
+            false => NONE,
+        };
+        let partitions = (0..keys.len()).map(partition).collect();
+        let passed = &mut self.passed[kind.number()];
+        passed.partitions.push(partitions);
+        passed.batches.push(message);
+        Ok(())
+    }
+
+    /// All that is passed on, by partitions.
+    ///
+    /// # Errors
+    /// As of [`Combiner::add`].
+    pub(super) fn finish(mut self) -> Result<Parts, Unordered> {
+        self.flush(&[])?;
+        let partitions = self.cuts.partitions();
+        let parts = |(layout, passed): (_, Passed)| {
+            let gather = Gather::new(Arc::clone(layout), &passed.batches)?;
+            let mut ends = vec![0_usize; partitions];
+            let of_rows = || passed.partitions.iter().flatten().filter(|partition| **partition != NONE);
+            of_rows().for_each(|partition| ends[*partition as usize] += 1);
+            let mut next = 0;
+            for end in &mut ends {
+                next += std::mem::replace(end, next);
+            }
+            let mut picks = vec![Pick { batch: 0, row: 0 }; next];
+            for (batch, partitions) in (0..).zip(&passed.partitions) {
+                for (row, partition) in (0..).zip(partitions).filter(|(_, partition)| **partition != NONE) {
+                    let end = &mut ends[*partition as usize];
+                    picks[*end] = Pick { batch, row };
+                    *end += 1;
+                }
+            }
+            Ok(OfKind { gather, picks, ends })
+        };
+        let kinds = self.grouping.layouts.iter().zip(self.passed).map(parts).collect::<Result<_, TableError>>()?;
+        Ok(Parts { kinds, _memory: self.memory })
+    }
+}
+
+/// Rows by the partitions to which they are passed on.
+pub(super) struct Parts {
+    kinds: Vec<OfKind>,
+    _memory: Reservation,
+}
+
+struct OfKind {
+    gather: Gather,
+    picks: Vec<Pick>,
+    /// Where in these each partition ends.
+    ends: Vec<usize>,
+}
+
+impl Parts {
+    /// The rows of a partition, of one kind after the other.
+    pub(super) fn of(&self, partition: usize) -> Vec<(&Gather, &[Pick])> {
+        let of_kind = |kind: &'_ OfKind| {
+            let from = partition.checked_sub(1).map_or(0, |before| kind.ends[before]);
+            from..kind.ends[partition]
+        };
+        let sources = self.kinds.iter().map(|kind| (&kind.gather, &kind.picks[of_kind(kind)]));
+        sources.filter(|(_, picks)| !picks.is_empty()).collect()
+    }
+}

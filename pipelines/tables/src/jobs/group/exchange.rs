@@ -1,0 +1,159 @@
+//! The tasks before the exchange and in the middle of it: maps and merges.
+
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_actors::task::Output;
+use exobus_shuffle::cuts::Cuts;
+use exobus_shuffle::jobs::values::write_value;
+use exobus_shuffle::jobs::{pieces, reads};
+use exobus_store::{Block, ObjectWriter};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use super::collector::{Collector, Parts};
+use super::query::{Asked, Grouping, Kind};
+use crate::TableError;
+use crate::block::{Limits, Messages, write_messages};
+use crate::jobs::budget::{TaskBudget, Unordered, of_table};
+use crate::jobs::pieces::{PieceReader, value_of};
+use crate::jobs::row_limit::RowLimit;
+use crate::jobs::table::{Piece, Table};
+use crate::reading::{Reading, Wanted};
+use crate::semantics::conformed;
+use crate::sources::Reservation;
+
+/// Bytes of the largest message of a part with more than one row.
+pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
+
+/// What `map` is told. Its arguments are the layout, the cuts and the pieces that it reads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MapParams {
+    pub(super) reading: Reading,
+    pub(super) asked: Asked,
+    pub(super) row_bytes_max: RowLimit,
+}
+
+/// Rows of some splits, those of groups put together as far as that helps, as an object with a part for each partition; its second output says how many rows there were.
+#[task(name = "group.map", deterministic = true)]
+pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+    let budget = TaskBudget::new(context);
+    let table = Table::of(context)?;
+    let grouping = params.asked.grouping(&table.schema)?;
+    let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
+    let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
+    let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
+    let mut collector = Collector::new(&grouping, &cuts, &budget.shared()).map_err(of_table)?;
+    let (mut read, mut kept) = (0, Vec::new());
+    for piece in &pieces {
+        reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
+            let refused = |error| reader.refused(piece, &rows, error);
+            let batch = conformed(&rows.batch, &table.schema).map_err(refused)?;
+            read += batch.num_rows() as u64;
+            let message = grouping.rows(&batch, piece.first_place(rows.split) + rows.first_row).map_err(refused)?;
+            let is_kept = collector.add(Kind::Rows, &message).map_err(|error| match error {
+                Unordered::Table(error) => refused(error),
+                denied => budget.of_groups(denied),
+            })?;
+            if is_kept {
+                kept.push(rows);
+            }
+            Ok(())
+        })?;
+    }
+    let parts = collector.finish().map_err(|error| budget.of_groups(error))?;
+    let (limits, mut scratch) = (reader.limits(), context.scratch(MESSAGE_BYTES)?);
+    let writer = context.output()?;
+    for partition in 0..cuts.partitions() {
+        write_part(writer, (&parts, partition), &limits, &mut scratch, &budget)?;
+    }
+    write_value(context, 1, &read)
+}
+
+/// Writes the rows of a partition as the next part of an object.
+fn write_part(
+    writer: &mut ObjectWriter,
+    (parts, partition): (&Parts, usize),
+    limits: &Limits,
+    scratch: &mut [u8],
+    budget: &Arc<TaskBudget>,
+) -> Result<(), TaskError> {
+    let (mut larger, mut denied) = (Reservation::none(&budget.shared()), None);
+    let more = |bytes: u64| match larger.resize(bytes) {
+        Ok(()) => Some(vec![0; bytes as usize]),
+        Err(error) => {
+            denied = Some(error);
+            None
+        }
+    };
+    let written = write_messages(writer, &parts.of(partition), limits, scratch, more);
+    written.map(drop).map_err(|error| match (denied, error) {
+        (Some(denied), TableError::RowTooLarge { .. }) => budget.of_groups(denied.into()),
+        (_, error) => of_table(error),
+    })
+}
+
+/// What `merge` is told. Its arguments are the layout and what is merged.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MergeParams {
+    pub(super) asked: Asked,
+    pub(super) pieces: Vec<u32>,
+}
+
+/// Parts of groups, put together part by part as far as that helps into one object for each piece.
+#[task(name = "group.merge", deterministic = true)]
+pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
+    let budget = TaskBudget::new(context);
+    let grouping = params.asked.grouping(&Table::of(context)?.schema)?;
+    let args = arguments(context, 1);
+    let (mut read, mut scratch) = (Output::default(), context.scratch(MESSAGE_BYTES)?);
+    let everything = Cuts::new(Vec::new()).map_err(TaskError::fatal)?;
+    for (piece, parts) in pieces::ranges(&params.pieces) {
+        // What has no rows at all has no parts either.
+        let with_rows = || args.iter().flatten().filter(|block| !block.is_empty());
+        let bytes = pieces::bytes(with_rows().map(Block::parts), &parts);
+        for part in parts {
+            context.check_cancelled()?;
+            let mut collector = Collector::new(&grouping, &everything, &budget.shared()).map_err(of_table)?;
+            for block in with_rows() {
+                read.add(each_message(&grouping, block.part(part), |kind, message| {
+                    collector.add(kind, message).map(drop).map_err(|error| budget.of_groups(error))
+                })?);
+            }
+            let merged = collector.finish().map_err(|error| budget.of_groups(error))?;
+            let writer = context.output_at_sized(piece, bytes)?;
+            write_part(writer, (&merged, 0), &Limits::default(), &mut scratch, &budget)?;
+        }
+        context.seal_output(piece)?;
+    }
+    account(context, 1, &args, read);
+    Ok(())
+}
+
+/// What is merged or reduced, by argument, from this one on.
+pub(super) fn arguments(context: &TaskContext<'_>, first: usize) -> Vec<Vec<Block>> {
+    (first..context.args()).map(|arg| context.blocks(arg)).collect()
+}
+
+/// Says what was read of the arguments from this one on.
+pub(super) fn account(context: &mut TaskContext<'_>, first: usize, args: &[Vec<Block>], read: Output) {
+    let sealed: Vec<Vec<Output>> = args.iter().map(|blocks| reads::sealed(blocks)).collect();
+    // Parts begin at multiples of 64 bytes: what is between them was sealed, too.
+    let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
+    reads::account(context, first, &sealed, Output { bytes, ..read });
+}
+
+/// Calls `each` with the messages of a part; what was read.
+#[allow(unsafe_code, reason = "parts of these tasks are read without validation")]
+pub(super) fn each_message(
+    grouping: &Grouping,
+    part: Block,
+    mut each: impl FnMut(Kind, &arrow_array::RecordBatch) -> Result<(), TaskError>,
+) -> Result<Output, TaskError> {
+    // SAFETY: what is merged and reduced are outputs of the tasks that map and merge, which write with a `Gather` and run in the node.
+    let mut messages = unsafe { Messages::new(grouping.layouts.clone(), part) };
+    for message in &mut messages {
+        let (kind, message) = message.map_err(of_table)?;
+        each(Kind::of(kind), &message)?;
+    }
+    Ok(messages.read())
+}

@@ -1,0 +1,219 @@
+//! Numbers of groups by their keys.
+//!
+//! A table of open addressing whose slots have 32 bits of the hash of a key and the number of its group; keys lie one behind the other beside it. Groups are numbered in the order in which they
+//! are met, so nothing that is made of them depends on hashes. Slots are asked for some rows ahead: where there are more groups than caches hold, several look-ups wait for memory at a time.
+
+use std::hash::BuildHasher as _;
+
+use arrow_array::{Array as _, BinaryArray};
+use arrow_buffer::OffsetBuffer;
+use exobus_shuffle::kernels::prefetch_value;
+use foldhash::quality::FixedState;
+
+use crate::TableError;
+
+/// The number of no group.
+pub(super) const NONE: u32 = u32::MAX;
+/// Rows between asking for a slot and looking at it.
+const AHEAD: usize = 16;
+/// Slots of a table at least.
+const SLOTS_MIN: usize = 1024;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    hasher: FixedState,
+    /// The hash above, one more than the number of the group below; 0: there is none. A power of two, twice as many as groups at least.
+    slots: Vec<u64>,
+    keys: Vec<u8>,
+    /// Where the key of each group ends.
+    ends: Vec<u32>,
+    /// Hashes of the keys of a batch.
+    hashes: Vec<u32>,
+}
+
+impl Groups {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The key of a group.
+    pub(super) fn key(&self, group: u32) -> &[u8] {
+        let from = if group == 0 { 0 } else { self.ends[group as usize - 1] };
+        &self.keys[from as usize..self.ends[group as usize] as usize]
+    }
+
+    /// Keys of some groups.
+    pub(super) fn keys_of(&self, groups: &[u32]) -> BinaryArray {
+        let lengths = groups.iter().map(|group| self.key(*group).len());
+        let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
+        let mut bytes = Vec::with_capacity(offsets.last().map_or(0, |end| *end as usize));
+        groups.iter().for_each(|group| bytes.extend_from_slice(self.key(*group)));
+        BinaryArray::new(offsets, bytes.into(), None)
+    }
+
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes =
+            8 * self.slots.capacity() + self.keys.capacity() + 4 * (self.ends.capacity() + self.hashes.capacity());
+        bytes as u64
+    }
+
+    /// Bytes of memory that it takes at most while so many more groups are added, whose keys have so many bytes: what grows is there twice for a moment.
+    pub(super) fn bytes_with(&self, groups: usize, key_bytes: usize) -> u64 {
+        let grown = |len: usize, more: usize, capacity: usize, width: usize| match len + more {
+            needed if needed <= capacity => width * capacity,
+            needed => width * (capacity + needed.max(2 * capacity)),
+        };
+        let slots = slots_of(self.len() + groups);
+        let slots = if slots <= self.slots.len() { 8 * self.slots.len() } else { 8 * (self.slots.len() + slots) };
+        let keys = grown(self.keys.len(), key_bytes, self.keys.capacity(), 1);
+        let ends = grown(self.ends.len(), groups, self.ends.capacity(), 4);
+        (slots + keys + ends + grown(0, groups, self.hashes.capacity(), 4)) as u64
+    }
+
+    /// The number of the group of each key, which is added where it is new. Keys have no nulls.
+    ///
+    /// # Errors
+    /// [`TableError::KeysTooLarge`]: all keys together take 4 GiB.
+    pub(super) fn intern(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) -> Result<(), TableError> {
+        if self.keys.len() + keys.value_data().len() > u32::MAX as usize || self.len() + keys.len() >= NONE as usize {
+            return Err(TableError::KeysTooLarge { rows: self.len() + keys.len() });
+        }
+        self.make_room(keys.len());
+        self.keys.reserve(keys.value_data().len());
+        self.ends.reserve(keys.len());
+        self.hash(keys);
+        groups.clear();
+        groups.reserve(keys.len());
+        for row in 0..keys.len() {
+            self.ask(row);
+            let (hash, key) = (self.hashes[row], keys.value(row));
+            groups.push(match self.place_of(hash, key) {
+                (_, Some(group)) => group,
+                (slot, None) => {
+                    let group = self.len() as u32;
+                    self.keys.extend_from_slice(key);
+                    self.ends.push(self.keys.len() as u32);
+                    self.slots[slot] = u64::from(hash) << 32 | u64::from(group + 1);
+                    group
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// The number of the group of each key; [`NONE`] where there is none.
+    pub(super) fn find(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) {
+        self.make_room(0);
+        self.hash(keys);
+        groups.clear();
+        groups.reserve(keys.len());
+        for row in 0..keys.len() {
+            self.ask(row);
+            groups.push(self.place_of(self.hashes[row], keys.value(row)).1.unwrap_or(NONE));
+        }
+    }
+
+    /// Forgets all groups, and keeps the memory for others.
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(0);
+        self.keys.clear();
+        self.ends.clear();
+    }
+
+    fn hash(&mut self, keys: &BinaryArray) {
+        self.hashes.clear();
+        self.hashes.extend((0..keys.len()).map(|row| (self.hasher.hash_one(keys.value(row)) >> 32) as u32));
+    }
+
+    /// Asks for the slot of a row that is looked at soon.
+    #[inline]
+    fn ask(&self, row: usize) {
+        if let Some(hash) = self.hashes.get(row + AHEAD) {
+            prefetch_value(&self.slots[self.first_slot(*hash)]);
+        }
+    }
+
+    #[inline]
+    fn first_slot(&self, hash: u32) -> usize {
+        hash as usize & (self.slots.len() - 1)
+    }
+
+    /// The group of a key, or the slot where it is to be put.
+    #[inline]
+    fn place_of(&self, hash: u32, key: &[u8]) -> (usize, Option<u32>) {
+        let mut at = self.first_slot(hash);
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return (at, None);
+            }
+            let group = slot as u32 - 1;
+            if (slot >> 32) as u32 == hash && self.key(group) == key {
+                return (at, Some(group));
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    /// Makes slots for so many more groups.
+    fn make_room(&mut self, groups: usize) {
+        let slots = slots_of(self.len() + groups);
+        if slots <= self.slots.len() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.slots, vec![0; slots]);
+        for slot in before.into_iter().filter(|slot| *slot != 0) {
+            let mut at = self.first_slot((slot >> 32) as u32);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (slots - 1);
+            }
+            self.slots[at] = slot;
+        }
+    }
+}
+
+/// How many slots so many groups have.
+fn slots_of(groups: usize) -> usize {
+    (2 * groups).next_power_of_two().max(SLOTS_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(texts: impl IntoIterator<Item = String>) -> BinaryArray {
+        texts.into_iter().map(|text| Some(text.into_bytes())).collect()
+    }
+
+    #[test]
+    fn groups_are_numbered_as_their_keys_are_met_however_many_there_are() {
+        let (mut groups, mut numbers) = (Groups::default(), Vec::new());
+        let mut expected = std::collections::HashMap::new();
+        for batch in 0..40_u64 {
+            let texts: Vec<String> =
+                (0..1000_u64).map(|row| format!("{}", (batch * 7919 + row * row) % 9973)).collect();
+            let next = |text: &String| {
+                let number = expected.len() as u32;
+                *expected.entry(text.clone()).or_insert(number)
+            };
+            let wanted: Vec<u32> = texts.iter().map(next).collect();
+            let before = groups.bytes_with(1000, 4000);
+            groups.intern(&keys(texts.clone()), &mut numbers).unwrap();
+            assert!(groups.bytes() <= before, "more memory than was said");
+            assert_eq!(numbers, wanted);
+            assert!(numbers.iter().zip(&texts).all(|(group, text)| groups.key(*group) == text.as_bytes()));
+        }
+        assert_eq!(groups.len(), expected.len());
+        groups.find(&keys(["0".to_owned(), "none".to_owned(), String::new()]), &mut numbers);
+        assert_eq!(numbers, [expected["0"], NONE, NONE]);
+        assert_eq!(groups.keys_of(&[3, 1]).value(1), groups.key(1));
+        groups.clear();
+        groups.find(&keys(["0".to_owned()]), &mut numbers);
+        assert_eq!((groups.len(), &numbers[..]), (0, &[NONE][..]));
+        groups.intern(&keys(["x".to_owned(), "y".to_owned(), "x".to_owned()]), &mut numbers).unwrap();
+        assert_eq!(numbers, [0, 1, 0]);
+    }
+}

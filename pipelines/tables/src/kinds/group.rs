@@ -1,0 +1,104 @@
+//! What is said of groups of rows.
+
+use exobus_actors::job_kind;
+use exobus_actors::spec::{Field, Fields, Need, Plan, SpecError, Takes};
+use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};
+
+use super::{
+    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA, VERIFY, WHERE, invalid,
+    rewrite, rows_per_file,
+};
+use crate::aggregates::parse_list;
+use crate::jobs::TableJob;
+use crate::jobs::group::{GroupQuery, GroupTable, Top};
+
+const FIELDS: &[Field] = &[
+    INPUTS,
+    output(OUTPUT_DOC),
+    Field::new(
+        "by",
+        Takes::Texts,
+        "[\"city\", \"day\"]",
+        "Columns of which rows that are alike are a group, or paths to fields of structs.",
+    )
+    .shown()
+    .needed(Need::Always),
+    Field::new(
+        "agg",
+        Takes::Text,
+        "\"count(*), sum(price) as total, avg(price)\"",
+        "What is said of each group: count(*), count, sum, avg, min, max, first, last, variance, stddev, var_pop, stddev_pop, count_distinct, \
+         quantile(COLUMN, 0.9), quantile_cont, median, each of a column and with `as NAME` where it is to have another name than its own text. Unless it is said, \
+         groups are listed and nothing more.",
+    )
+    .shown(),
+    Field::new(
+        "having",
+        Takes::Text,
+        "\"total > 100\"",
+        "Groups that are written, by their columns and by the names of what is said of them.",
+    ),
+    Field::new(
+        "top",
+        Takes::Number(1, u64::MAX),
+        "10",
+        "How many groups are written, the first ones in the order of `order_by`: of all, or of each value of `per`.",
+    ),
+    Field::new(
+        "order_by",
+        Takes::Texts,
+        "[\"total:desc\", \"city\"]",
+        "In which order groups are for `top`: columns of theirs, or names of what is said of them, each with :desc and :nulls-first where that is wanted; then in that \
+         of their keys.",
+    ),
+    Field::new("per", Takes::Texts, "[\"city\"]", "Some of the columns of groups, of each of whose values `top` groups are written."),
+    rows_per_file("Rows of a file, at most; files differ by one row."),
+    PARTITIONS,
+    STRATEGY,
+    PARTIAL,
+    INPUT_FORMAT,
+    WHERE,
+    SCHEMA,
+    FORMAT,
+    COMPRESSION,
+    ROW_GROUP_ROWS,
+    FILE_BYTES,
+    VERIFY,
+];
+
+job_kind!(
+    "group",
+    "Say something of groups of rows of a table: counts, sums, averages, quantiles",
+    FIELDS,
+    plan,
+    explain
+);
+
+fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
+    Plan::of(GroupTable::NAME, &job(fields)?)
+}
+
+fn explain(fields: &Fields<'_>) -> Result<Plan, SpecError> {
+    Plan::of("table.group.explain", &job(fields)?)
+}
+
+fn job(fields: &Fields<'_>) -> Result<GroupTable, SpecError> {
+    let owned = |name| fields.texts(name).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let aggregates = fields.text("agg").map(parse_list).transpose();
+    let aggregates = aggregates.map_err(|error| invalid("agg", error.to_string()))?.unwrap_or_default();
+    let (order_by, per) = (fields.all_parsed("order_by")?, owned("per"));
+    let top = match fields.number("top") {
+        Some(rows) => Some(Top { rows, order_by, per }),
+        None => match fields.first_of(&["order_by", "per"]) {
+            None => None,
+            Some(field) => {
+                let message = format!(
+                    "`{field}` says which groups `top` leaves, and `top` does not say how many; groups are written in the order of their keys"
+                );
+                return Err(invalid(field, message));
+            }
+        },
+    };
+    let query = GroupQuery { by: owned("by"), aggregates, having: fields.parsed("having")?, top };
+    Ok(GroupTable { table: rewrite(fields)?, query })
+}
