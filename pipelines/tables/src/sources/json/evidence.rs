@@ -83,6 +83,8 @@ struct Column {
     of: Evidence,
     /// The last of the objects that were looked at which has it.
     last: u64,
+    /// Its values are not looked at.
+    is_passed: bool,
 }
 
 /// Looks at rows, one behind the other.
@@ -248,7 +250,8 @@ impl<'de> Visitor<'de> for Object<'_, '_, '_, '_, 'de> {
                 None => {
                     look.looking.more_columns().map_err(|failed| A::Error::custom(look.fail(failed)))?;
                     columns.numbers.insert(name.clone(), columns.columns.len());
-                    columns.columns.push(Column { name, of: Evidence::default(), last: 0 });
+                    let is_passed = depth == 1 && (look.looking.is_passed)(&name);
+                    columns.columns.push(Column { name, of: Evidence::default(), last: 0, is_passed });
                     columns.columns.len() - 1
                 }
             };
@@ -256,7 +259,7 @@ impl<'de> Visitor<'de> for Object<'_, '_, '_, '_, 'de> {
             let looked = if column.last == object {
                 let what = "the object has this key twice: one of the two values would be lost; rename one of them";
                 Err(look.fail(NotLooked::Wrong(what.to_owned())))
-            } else if depth == 1 && (look.looking.is_passed)(&column.name) {
+            } else if column.is_passed {
                 Ok(())
             } else {
                 look.value(&mut column.of, raw, depth)

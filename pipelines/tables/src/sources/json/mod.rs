@@ -170,7 +170,9 @@ impl JsonFile {
     ) -> Result<JsonRows, SourceError> {
         let fields = self.schema.fields();
         let wanted: Vec<usize> = columns.map_or_else(|| (0..fields.len()).collect(), <[usize]>::to_vec);
-        let row = Struct::new(fields, |column| wanted.contains(&column));
+        let mut is_wanted = vec![false; fields.len()];
+        wanted.iter().for_each(|column| is_wanted[*column] = true);
+        let row = Struct::new(fields, |column| is_wanted[column]);
         let mut row = row.expect("types are those that JSON has");
         row.passes_others = self.options.read.is_some();
         let schema = Schema::new(wanted.iter().map(|column| fields[*column].clone()).collect::<Vec<_>>());
