@@ -46,7 +46,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 34] = [
+pub const TARGETS: [Target; 35] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
@@ -81,6 +81,7 @@ pub const TARGETS: [Target; 34] = [
     target("table_part", tables::part),
     target("table_sums", tables::sums),
     target("table_condition", tables::condition),
+    target("table_json", tables::json_lines),
 ];
 
 /// The target of this name.
@@ -200,6 +201,7 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "table_part" => tables::parts(),
         "table_sums" => vec![fs::read(repository.join("pipelines/tables/tests/samples/exact-sum-1.bin"))?],
         "table_condition" => tables::conditions(),
+        "table_json" => tables::json_texts(),
         _ => Vec::new(),
     })
 }

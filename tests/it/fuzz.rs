@@ -71,4 +71,5 @@ targets! {
     transfer_server transfer_client transfer_directory
     spill_footer index_entry config units claim manifest table_layout table_part table_sums
     table_condition
+    table_json
 }

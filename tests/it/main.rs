@@ -34,6 +34,7 @@ mod submitters;
 mod support;
 mod tables;
 mod tables_bad_input;
+mod tables_json;
 mod tables_look;
 mod tables_many_files;
 mod tables_matrix;
