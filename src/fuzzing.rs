@@ -46,7 +46,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 36] = [
+pub const TARGETS: [Target; 37] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
@@ -83,6 +83,7 @@ pub const TARGETS: [Target; 36] = [
     target("table_condition", tables::condition),
     target("table_key", tables::key),
     target("table_aggregates", tables::aggregates),
+    target("table_json", tables::json_lines),
 ];
 
 /// The target of this name.
@@ -207,6 +208,7 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "table_condition" => tables::conditions(),
         "table_key" => tables::keys(),
         "table_aggregates" => tables::aggregate_lists(),
+        "table_json" => tables::json_texts(),
         _ => Vec::new(),
     })
 }

@@ -5,7 +5,7 @@
 //! 3. [Time](#time): what a timeout means.
 //! 4. [Nodes and clients](#nodes-and-clients) of your own.
 //! 5. [Shuffles](#shuffles): group or sort more than memory with a few functions.
-//! 6. [Tables](#tables): files of Parquet, CSV and Arrow, sorted, shuffled, deduplicated and converted.
+//! 6. [Tables](#tables): files of Parquet, CSV, JSON lines and Arrow, sorted, shuffled, deduplicated and converted.
 //!
 //! All examples are compiled and run with the tests of exobus, but for the one that needs a NATS server.
 //!

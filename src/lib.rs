@@ -63,6 +63,7 @@ pub use exobus_tables::{
     },
     semantics::{KeyColumn, Nulls},
     sinks::{Compression, OutputFormat},
+    sources::json::JsonMixed,
 };
 
 pub use node_main::node_main;

@@ -45,6 +45,7 @@ use exobus_tables::look::{FirstRows, Look};
 use exobus_tables::reading::ReadOptions;
 use exobus_tables::sinks::{Compression, OutputFormat};
 use exobus_tables::sources::FixedBudget;
+use exobus_tables::sources::json::JsonMixed;
 
 pub use self::error::TableJobError;
 pub use self::verbs::{Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, MapBatches, Shuffle, Sort, Verb};
@@ -174,7 +175,7 @@ impl Table {
 }
 
 impl<V> Table<V> {
-    /// The format of all files: parquet, csv, tsv, arrow or records. Default: by the names of files.
+    /// The format of all files: parquet, csv, tsv, jsonl, arrow or records. Default: by the names of files.
     #[must_use]
     pub fn format(mut self, name: impl Into<String>) -> Self {
         self.reading.format = Some(name.into());
@@ -185,6 +186,13 @@ impl<V> Table<V> {
     #[must_use]
     pub fn schema(mut self, columns: impl Into<String>) -> Self {
         self.reading.schema = Some(columns.into());
+        self
+    }
+
+    /// What is made of values of one column of JSON lines that have no one type. Default: they are refused. Where no file is JSON lines, it is refused.
+    #[must_use]
+    pub fn json_mixed(mut self, mixed: JsonMixed) -> Self {
+        self.reading.json_mixed = Some(mixed);
         self
     }
 

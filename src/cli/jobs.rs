@@ -76,7 +76,7 @@ pub struct JobArgs {
 #[derive(Debug, Clone, Args)]
 pub struct SortArgs {
     /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files; with --key, files of Parquet,
-    /// CSV, TSV and Arrow
+    /// CSV, TSV, JSON lines and Arrow
     #[arg(required_unless_present = "generate", conflicts_with = "generate")]
     pub input: Vec<PathBuf>,
     /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty. A part of records that would be far

@@ -54,11 +54,12 @@ impl Said {
     }
 
     fn reads(&mut self, read: &TableReadArgs) -> &mut Self {
-        let TableReadArgs { rows: TableRowsArgs { input_format, select, filter }, types } = read;
+        let TableReadArgs { rows: TableRowsArgs { input_format, json_mixed, select, filter }, types } = read;
         self.text("input_format", input_format.as_ref())
             .texts("select", select)
             .text("where", filter.as_ref())
             .text("schema", types.as_ref())
+            .text("json_mixed", json_mixed.as_ref())
     }
 
     fn writes(&mut self, write: &TableWriteArgs) -> &mut Self {
@@ -297,6 +298,7 @@ mod tests {
             ],
             &["wordcount", "/a", "-o", "/out"],
             &["convert", "/a", "-o", "/out", "--select", "b,a", "--schema", "a int64", "--row-group-rows", "7"],
+            &["convert", "/a", "-o", "/out", "--json-mixed", "text", "--input-format", "jsonl"],
         ] {
             spec(line).plan().unwrap_or_else(|error| panic!("{line:?}: {error}"));
         }

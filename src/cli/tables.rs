@@ -9,7 +9,7 @@ use exobus_tables::{
     reading::ReadOptions,
     semantics::KeyColumn,
     sinks::{Compression, OutputFormat},
-    sources::InputFormat,
+    sources::{InputFormat, json::JsonMixed},
 };
 
 use super::{JobArgs, size};
@@ -28,12 +28,15 @@ pub struct TableReadArgs {
 /// Which rows and columns of a table are read, and in which format.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct TableRowsArgs {
-    /// How the files of a table are read: parquet, csv, tsv, arrow or records [default: as their names say]
+    /// How the files of a table are read: parquet, csv, tsv, jsonl, arrow or records [default: as their names say]
     #[arg(long, value_name = "NAME")]
     pub input_format: Option<InputFormat>,
     /// Columns of a table that are read, in the order that they are to have [default: all]
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub select: Vec<String>,
+    /// What is made of values of one column of JSON lines that have no one type, as a number and a text: refuse, or text; where no file is JSON lines it is refused [default: refuse]
+    #[arg(long, value_name = "WHAT")]
+    pub json_mixed: Option<JsonMixed>,
     /// Rows of a table that are read: "price > 3 and city in ('x', 'y')"; docs/semantics.md says which conditions there are
     #[arg(long = "where", value_name = "CONDITION")]
     pub filter: Option<Expression>,
@@ -47,8 +50,13 @@ impl TableReadArgs {
 
     /// An option beside the format that was given, by its name.
     pub fn given(&self) -> Option<&'static str> {
-        let Self { types, rows: TableRowsArgs { select, filter, .. } } = self;
-        let names = [("--schema", types.is_some()), ("--select", !select.is_empty()), ("--where", filter.is_some())];
+        let Self { types, rows: TableRowsArgs { json_mixed, select, filter, .. } } = self;
+        let names = [
+            ("--schema", types.is_some()),
+            ("--json-mixed", json_mixed.is_some()),
+            ("--select", !select.is_empty()),
+            ("--where", filter.is_some()),
+        ];
         names.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 }
@@ -59,6 +67,7 @@ impl TableRowsArgs {
         ReadOptions {
             format: self.input_format.map(|format| format.to_string()),
             schema: types,
+            json_mixed: self.json_mixed,
             select: (!self.select.is_empty()).then(|| self.select.clone()),
             filter: self.filter.clone(),
             ..ReadOptions::default()
@@ -69,7 +78,7 @@ impl TableRowsArgs {
 /// How the files of a table are written.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TableWriteArgs {
-    /// How files are written: parquet, csv, tsv, arrow or records [default: as the first file that is read]
+    /// How files are written: parquet, csv, tsv, jsonl, arrow or records [default: as the first file that is read]
     #[arg(long, value_name = "NAME", help_heading = "Tables")]
     pub format: Option<OutputFormat>,
     /// How files are compressed: none, snappy, lz4, zstd, zstd:LEVEL, gzip or gzip:LEVEL; text by zstd and gzip [default: snappy for Parquet, none for others]
@@ -104,7 +113,7 @@ impl TableWriteArgs {
 /// Which table a command reads, and where it writes.
 #[derive(Debug, Clone, Args)]
 pub struct TableArgs {
-    /// Files of Parquet, CSV, TSV, Arrow and 100-byte records, folders of such files, or patterns ('events/**/*.csv')
+    /// Files of Parquet, CSV, TSV, JSON lines, Arrow and 100-byte records, folders of such files, or patterns ('events/**/*.csv')
     #[arg(required = true)]
     pub input: Vec<PathBuf>,
     /// Folder for part-00000.parquet, part-00001.parquet, ... (records: part-00000, ...); made if missing, must be empty
@@ -180,9 +189,12 @@ pub struct GroupQueryArgs {
 /// How the files of a table are read of which a job looks at some columns alone.
 #[derive(Debug, Clone, Args)]
 pub struct GroupReadArgs {
-    /// How the files of a table are read: parquet, csv, tsv, arrow or records [default: as their names say]
+    /// How the files of a table are read: parquet, csv, tsv, jsonl, arrow or records [default: as their names say]
     #[arg(long, value_name = "NAME")]
     pub input_format: Option<InputFormat>,
+    /// What is made of values of one column of JSON lines that have no one type, as a number and a text: refuse, or text; where no file is JSON lines it is refused [default: refuse]
+    #[arg(long, value_name = "WHAT")]
+    pub json_mixed: Option<JsonMixed>,
     /// Rows of a table that are read: "price > 3 and city in ('x', 'y')"; docs/semantics.md says which conditions there are
     #[arg(long = "where", value_name = "CONDITION")]
     pub filter: Option<Expression>,
@@ -194,15 +206,15 @@ pub struct GroupReadArgs {
 impl GroupReadArgs {
     /// What any job says of how a table is read.
     pub fn of_table(&self) -> TableReadArgs {
-        let Self { input_format, filter, types } = self.clone();
-        TableReadArgs { rows: TableRowsArgs { input_format, select: Vec::new(), filter }, types }
+        let Self { input_format, json_mixed, filter, types } = self.clone();
+        TableReadArgs { rows: TableRowsArgs { input_format, select: Vec::new(), json_mixed, filter }, types }
     }
 }
 
 /// `exobus group`
 #[derive(Debug, Clone, Args)]
 pub struct GroupArgs {
-    /// Files of Parquet, CSV, TSV, Arrow and 100-byte records, folders of such files, or patterns ('events/**/*.csv')
+    /// Files of Parquet, CSV, TSV, JSON lines, Arrow and 100-byte records, folders of such files, or patterns ('events/**/*.csv')
     #[arg(required = true)]
     pub input: Vec<PathBuf>,
     /// Folder for part-00000.parquet, part-00001.parquet, ... (records: part-00000, ...); made if missing, must be empty

@@ -53,7 +53,10 @@ pub(super) fn source_failure(error: SourceError) -> Failure {
     use exobus_tables::TableError::{Expression, KeyNotSelected, NoColumn, NoOrder, SelectedTwice};
     let exit = match &error {
         SourceError::File(_) | SourceError::Memory { .. } => Exit::InputOutput,
-        SourceError::Schema { .. } | SourceError::OtherFormat { .. } | SourceError::NotKnown { .. } => Exit::Usage,
+        SourceError::Schema { .. }
+        | SourceError::NoJson { .. }
+        | SourceError::OtherFormat { .. }
+        | SourceError::NotKnown { .. } => Exit::Usage,
         SourceError::Table {
             error: Expression(_) | NoColumn { .. } | NoOrder { .. } | SelectedTwice { .. } | KeyNotSelected { .. },
             ..

@@ -70,5 +70,5 @@ targets! {
     scheduler host owner node merger results result_request spec membership answers post_item joblog executor
     transfer_server transfer_client transfer_directory
     spill_footer index_entry config units claim manifest table_layout table_part table_sums
-    table_condition table_key table_aggregates
+    table_condition table_key table_aggregates table_json
 }

@@ -143,6 +143,22 @@ pub fn condition(bytes: &[u8]) {
     }
 }
 
+/// JSON lines: types are inferred of them, and they are read with these and with others that are said.
+pub fn json_lines(bytes: &[u8]) {
+    crate::sources::json::fuzzing::lines(bytes);
+}
+
+/// What [`json_lines`] reads when all is well.
+pub fn json_texts() -> Vec<Vec<u8>> {
+    let texts = [
+        "{\"id\": 1, \"name\": \"x\\u00e9\\n\", \"tags\": [\"a\", null], \"at\": {\"x\": 0.5, \"y\": -1e3}}\n{\"id\": null}\n",
+        "{\"a\": [{\"x\": 12.50, \"y\": {\"k\": [\"2024-01-31\", null]}}, {}], \"b\": \"2024-01-31T12:30:00.5+02:00\", \"c\": null, \"d\": 255, \"e\": 0.1, \"f\": \"\"}\n",
+        "{\"big\": 18446744073709551615, \"empty\": {}, \"none\": [], \"passed\": [1, \"x\"]}\n{\"big\": 123456789012345678901234567890}\n",
+        "{\"mixed\": 1}\n{\"mixed\": \"x\"}\n{\"mixed\": {\"y\": [ true ]}}\n",
+    ];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
 /// What [`condition`] reads when all is well.
 pub fn conditions() -> Vec<Vec<u8>> {
     let texts = [

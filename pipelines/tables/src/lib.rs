@@ -6,8 +6,8 @@
 //! - [`block`]: how rows lie in the part of an object: messages of Arrow IPC, gathered straight into memory of the store and read there
 //!   without a copy;
 //! - [`reading`]: the rows of files that are wanted: some of their columns, and what meets a condition;
-//! - [`sources`]: files of Parquet, text and Arrow, cut into splits and read within memory that is asked for;
-//! - [`sinks`]: files of Parquet, text and Arrow, written within memory that is asked for;
+//! - [`sources`]: files of Parquet, text, JSON lines and Arrow, cut into splits and read within memory that is asked for;
+//! - [`sinks`]: files of Parquet, text, JSON lines and Arrow, written within memory that is asked for;
 //! - [`expression`]: conditions that rows have to meet, as text or built, evaluated by columns;
 //! - [`aggregates`]: sums, means, extremes and the like of groups of rows, the same whatever the order of the rows;
 //! - [`look`]: tables as people look at them, without a job;

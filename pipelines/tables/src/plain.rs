@@ -93,9 +93,9 @@ pub fn plain_schema(schema: &Schema) -> Schema {
 }
 
 /// Most levels of types inside each other: readers of schemas stop at 64 levels of their own, two or three of which are one here.
-const DEPTH_MAX: usize = 16;
+pub(crate) const DEPTH_MAX: usize = 16;
 /// Most columns, those inside others too: readers of schemas stop at a million tables, a few of which are one column.
-const COLUMNS_MAX: usize = 100_000;
+pub(crate) const COLUMNS_MAX: usize = 100_000;
 
 /// Refuses types that tables do not have.
 ///

@@ -208,6 +208,18 @@ fn what_reading_takes_was_granted() {
     let path = folder.path().join("t.csv.zst");
     std::fs::write(&path, zstd::bulk::compress(text.as_bytes(), 1).unwrap()).unwrap();
     check(&path, 200_000);
+    let mut text = String::new();
+    for at in 0..200_000 {
+        let tags: Vec<_> = (0..at % 5).map(|tag| format!("{{\"tag\": {tag}, \"of\": \"some\\n\"}}")).collect();
+        let name = "some, name ".repeat(at % 13);
+        writeln!(text, "{{\"id\": {at}, \"name\": \"{name}\", \"tags\": [{}]}}", tags.join(", ")).unwrap();
+    }
+    let path = folder.path().join("t.jsonl");
+    std::fs::write(&path, &text).unwrap();
+    check(&path, 200_000);
+    let path = folder.path().join("t.jsonl.zst");
+    std::fs::write(&path, zstd::bulk::compress(text.as_bytes(), 1).unwrap()).unwrap();
+    check(&path, 200_000);
     let path = folder.path().join("part-00000");
     std::fs::write(&path, vec![7; 20_000_000]).unwrap();
     check(&path, 200_000);

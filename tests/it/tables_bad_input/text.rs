@@ -22,8 +22,8 @@ fn text_that_is_no_table_is_told_by_line_and_column_and_with_what_to_do() {
         ("torn.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\xff and no more", &["damaged at byte", "unpacked"]),
         ("torn.csv.zst", b"\x28\xb5\x2f\xfd\x04\x58 and no more", &["damaged at byte", "unpacked"]),
         ("records", b"id,city\n1,rome\n", &["records", "--input-format"]),
-        ("lines.json", b"{\"id\":1}\n", &[".json is none of the extensions", ".parquet", "write it as Parquet or CSV"]),
-        ("text.txt", b"id,city\n1,rome\n", &[".txt is none of the extensions", "--input-format csv or tsv"]),
+        ("a.avro", b"Obj\x01", &[".avro is none of the extensions", ".parquet", "write it as Parquet or CSV"]),
+        ("text.txt", b"id,city\n1,rome\n", &[".txt is none of the extensions", "--input-format csv, tsv or jsonl"]),
         ("parquet.csv", b"PAR1\x15\x04\x15\0", &["Parquet", "--input-format parquet"]),
         ("arrow.tsv", b"ARROW1\0\0\xff\xff\xff\xff", &["Arrow", "--input-format arrow"]),
     ] {

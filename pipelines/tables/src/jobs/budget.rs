@@ -63,6 +63,7 @@ impl TaskBudget {
             (Some(file), _) => file.into(),
             (None, SinkError::Memory { what, denied }) => self.failure(SinkError::Memory { what, denied }.to_string()),
             (None, SinkError::Table(error)) => of_table(error),
+            (None, error @ SinkError::NoSuchValue { .. }) => TaskError::data(error),
             (None, error) => TaskError::fatal(error),
         }
     }

@@ -90,7 +90,7 @@ impl WriteOptions {
         message_bytes
             + match form.format() {
                 OutputFormat::Parquet => row_group_memory(schema, form.compression(), group_bytes as u64),
-                OutputFormat::Csv | OutputFormat::Tsv => packing_bytes(form.compression()),
+                OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::JsonLines => packing_bytes(form.compression()),
                 OutputFormat::Arrow => batch_memory(file_bytes.min(BATCH_BYTES_MAX)),
                 OutputFormat::Records => 0,
             }
@@ -242,7 +242,7 @@ fn read_back(
     let schema = if format == OutputFormat::Records { records::schema() } else { schema };
     let failed = |error| SourceError::Table { file: input.name().clone(), error };
     let types = || print_schema(schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
-    let is_text = format.types() == FileTypes::Text;
+    let is_text = format.read().is_text();
     let options = ReadOptions { schema: is_text.then(types), ..ReadOptions::default() };
     let reading = Reading::new(options, schema).map_err(failed)?;
     let reader = TableReader::new(&reading, schema, budget).map_err(failed)?;
@@ -315,7 +315,7 @@ mod tests {
                 continue;
             }
             let value = (500 * 0x0101_0101_i64).to_string();
-            let value = if format.types() == FileTypes::Text {
+            let value = if format.read().is_text() {
                 value.into_bytes()
             } else {
                 (500 * 0x0101_0101_i64).to_le_bytes().to_vec()

@@ -8,8 +8,8 @@ use exobus_actors::task::{Resources, TaskOptions};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, output};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA, SELECT, VERIFY, WHERE,
-    invalid, rewrite, rows_per_file,
+    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA, SELECT,
+    VERIFY, WHERE, invalid, rewrite, rows_per_file,
 };
 use crate::jobs::TableJob;
 use crate::jobs::map_batches::MapTable;
@@ -38,6 +38,7 @@ const FIELDS: &[Field] = &[
     SELECT,
     WHERE,
     SCHEMA,
+    JSON_MIXED,
     FORMAT,
     COMPRESSION,
     ROW_GROUP_ROWS,

@@ -20,11 +20,12 @@ use crate::jobs::{FileSize, Rewrite, WriteOptions};
 use crate::reading::ReadOptions;
 use crate::semantics::KeyColumn;
 use crate::sinks::OutputFormat;
+use crate::sources::json::JsonMixed;
 use crate::sources::{InputFormat, records};
 
 const INPUTS: Field = inputs(
     "[\"/data/events\"]",
-    "Files of Parquet, CSV, TSV, Arrow and 100-byte records, folders of such files, or patterns (\"/data/events/**/*.csv\").",
+    "Files of Parquet, CSV, TSV, JSON lines, Arrow and 100-byte records, folders of such files, or patterns (\"/data/events/**/*.csv\").",
 );
 const OUTPUT_DOC: &str = "Folder for part-00000.parquet, part-00001.parquet, ... (records: part-00000, ...); made if missing, must be \
                           empty.";
@@ -52,6 +53,14 @@ const SCHEMA: Field = Field::new(
     "\"id int64, price decimal(10,2)\"",
     "Types of columns of text; those of others are inferred, and where no file is text it is refused.",
 );
+const JSON_MIXED: Field = Field::new(
+    "json_mixed",
+    Takes::Word(mixed),
+    "\"text\"",
+    "What is made of values of one column of JSON lines that have no one type, as a number and a text: refuse, or text. Where no \
+     file is JSON lines it is refused.",
+)
+.or("\"refuse\"");
 const FORMAT: Field = Field::new(
     "format",
     Takes::Word(formats),
@@ -91,6 +100,10 @@ fn formats() -> Vec<&'static str> {
     InputFormat::NAMES.map(|(name, _)| name).to_vec()
 }
 
+fn mixed() -> Vec<&'static str> {
+    JsonMixed::NAMES.map(|(name, _)| name).to_vec()
+}
+
 /// What a job over a table is told of it.
 fn rewrite(fields: &Fields<'_>) -> Result<Rewrite, SpecError> {
     fields.one_of(&["partitions", "file_bytes", ROWS_PER_FILE])?;
@@ -103,6 +116,7 @@ fn rewrite(fields: &Fields<'_>) -> Result<Rewrite, SpecError> {
         reading: ReadOptions {
             format: fields.text("input_format").map(str::to_owned),
             schema: fields.text("schema").map(str::to_owned),
+            json_mixed: fields.parsed("json_mixed")?,
             select: (!select.is_empty()).then_some(select),
             filter: fields.parsed("where")?,
             needed: None,
@@ -129,7 +143,7 @@ fn table_field(fields: &Fields<'_>) -> Option<&'static str> {
     let records = OutputFormat::Records.to_string();
     let format = fields.text("format").filter(|format| *format != records).map(|_| "format");
     let verify = fields.flag("verify").then_some("verify");
-    let reads = fields.first_of(&["schema", "select", "where"]);
+    let reads = fields.first_of(&["schema", "json_mixed", "select", "where"]);
     reads.or(format).or_else(|| fields.first_of(&["compression", "row_group_rows", "file_bytes"])).or(verify)
 }
 

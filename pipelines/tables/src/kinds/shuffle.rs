@@ -6,8 +6,8 @@ use exobus_shuffle::jobs::RandomShuffle;
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, explain_keyed, output, plan_keyed};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, OUTPUT_DOC, ROW_GROUP_ROWS, ROWS_PER_FILE, SCHEMA, SELECT,
-    VERIFY, WHERE, input_format, rewrite, rows_per_file, table_field,
+    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, ROWS_PER_FILE,
+    SCHEMA, SELECT, VERIFY, WHERE, input_format, rewrite, rows_per_file, table_field,
 };
 use crate::jobs::TableJob;
 use crate::jobs::shuffle::ShuffleTable;
@@ -31,6 +31,7 @@ const FIELDS: &[Field] = &[
     SELECT,
     WHERE,
     SCHEMA,
+    JSON_MIXED,
     FORMAT,
     COMPRESSION,
     ROW_GROUP_ROWS,

@@ -104,6 +104,7 @@ fn what_a_table_is_read_and_written_by_is_told() {
     let reading = ReadOptions {
         format: Some("csv".into()),
         schema: Some("id int64".into()),
+        json_mixed: None,
         select: Some(vec!["word".into(), "id".into()]),
         filter: Some("id > 1".parse().unwrap()),
         needed: None,

@@ -10,6 +10,7 @@ use crate::TableError;
 use crate::expression::Expression;
 use crate::hint::{did_you_mean, no_column};
 use crate::semantics::{KeyColumn, find_column};
+use crate::sources::json::{JsonMixed, JsonOptions};
 use crate::sources::parquet::LastDecoding;
 use crate::sources::text::INFERRED_FILES;
 use crate::sources::{
@@ -23,6 +24,9 @@ pub struct ReadOptions {
     pub format: Option<String>,
     /// Types of columns of text, as [`parse_schema`] reads them; those of others are inferred.
     pub schema: Option<String>,
+    /// What is made of values of JSON lines that have no one type; `None`: they are refused.
+    #[serde(default)]
+    pub json_mixed: Option<JsonMixed>,
     /// The columns that are read, in the order that they are to have; `None`: all.
     #[serde(default)]
     pub select: Option<Vec<String>>,
@@ -43,16 +47,18 @@ impl ReadOptions {
         self.format.as_ref().map_or_else(|| Ok(InputFormat::of(location)), |name| name.parse())
     }
 
-    /// The format of the first of some files, where there is one. All of them have records, or none has; one is text at least, where types of text are said.
+    /// The format of the first of some files, where there is one. All of them have records, or none has; one is text at least, where types of text are said, and one JSON lines,
+    /// where it is said what is made of their values.
     ///
     /// # Errors
-    /// [`SourceError::Names`]: the one that is said is none; some have records, and others not. [`SourceError::Schema`]: no file is text.
+    /// [`SourceError::Names`]: the one that is said is none; some have records, and others not. [`SourceError::Schema`]: no file is text. [`SourceError::NoJson`]: none is JSON lines.
     pub fn formats(&self, files: impl Iterator<Item = Location>) -> Result<Option<InputFormat>, SourceError> {
-        let (mut first, mut has_text) = (None, false);
+        let (mut first, mut has_text, mut has_json) = (None, false, false);
         for location in files {
             let named = |what| SourceError::Names { file: location.to_string().into(), what };
             let format = self.format(&location).map_err(named)?;
             has_text |= format.is_text();
+            has_json |= format == InputFormat::JsonLines;
             let (other, of_other) = first.get_or_insert_with(|| (location.clone(), format));
             let table = match (format, *of_other) {
                 (InputFormat::Records, InputFormat::Records) => None,
@@ -67,6 +73,9 @@ impl ReadOptions {
                      go together with no other format; say which files are meant, such as '{pattern}', or --input-format if all have the same"
                 )));
             }
+        }
+        if let (Some(_), Some((first, format)), false) = (self.json_mixed, &first, has_json) {
+            return Err(SourceError::NoJson { first: first.to_string(), format: *format });
         }
         match (&self.schema, first) {
             (Some(schema), Some((first, format))) if !has_text => {
@@ -89,9 +98,28 @@ impl ReadOptions {
 
     /// Whether the column of this name is looked at: it is selected, or the condition may mean it or a field of it.
     pub(crate) fn reads(&self, name: &str) -> bool {
-        let is_of = |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let is_selected = self.select.as_ref().is_none_or(|select| select.iter().any(|selected| selected == name));
-        is_selected || self.filter.as_ref().is_some_and(|filter| filter.columns().into_iter().any(is_of))
+        self.read().is_none_or(|read| read.iter().any(|other| other == name))
+    }
+
+    /// The columns at the top that are looked at: those that are selected or needed, and those that the condition may mean; `None`: all.
+    fn read(&self) -> Option<Vec<String>> {
+        let mut read = match (&self.select, &self.needed) {
+            (Some(select), _) => select.clone(),
+            (None, Some(_)) => Vec::new(),
+            (None, None) => return None,
+        };
+        let needed = self.needed.iter().filter(|_| self.select.is_none()).flatten().map(String::as_str);
+        for path in self.filter.iter().flat_map(|filter| filter.columns()).chain(needed) {
+            let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+            read.extend(ends.map(|end| path[..end].to_owned()));
+        }
+        Some(read)
+    }
+
+    /// How text is read, of whose columns these types are said.
+    fn text(&self, types: NamedTypes, are_all: bool) -> TextOptions {
+        let json = JsonOptions { mixed: self.json_mixed.unwrap_or_default(), read: self.read() };
+        TextOptions { dialect: None, json, types, are_all }
     }
 
     /// The schema of the selected columns of a table that has all of these.
@@ -164,12 +192,18 @@ impl ReadOptions {
         let count = text.len().min(INFERRED_FILES);
         let looked_at = (0..count).map(|at| &text[at * text.len() / count]);
         let looked_at = looked_at.map(|(open, format)| Ok((open()?, *format)));
-        let options = TextOptions { dialect: None, types: self.types()?, are_all: false };
+        let options = self.text(self.types()?, false);
         let sources = Source::open_all(looked_at.collect::<Result<_, SourceError>>()?, &options, budget)?;
-        let mut types = options.types;
+        // In the order in which they are met, which is that of the columns of JSON lines: those files do not say which they have.
+        let mut types = NamedTypes::new();
         for field in sources.iter().flat_map(|source| source.schema().fields()) {
             if types.iter().all(|(name, _)| name != field.name()) {
                 types.push((field.name().clone(), field.data_type().clone()));
+            }
+        }
+        for (name, of) in options.types {
+            if types.iter().all(|(other, _)| *other != name) {
+                types.push((name, of));
             }
         }
         Ok(types)
@@ -208,7 +242,7 @@ impl Opener {
             Some(text) => text,
             None => {
                 let types = self.options.types()?;
-                self.text.get_or_init(|| TextOptions { dialect: None, types, are_all: true })
+                self.text.get_or_init(|| self.options.text(types, true))
             }
         };
         Source::open_after((file, format), text, &self.last, budget)

@@ -1,5 +1,6 @@
 //! Of which types columns are in files of formats that lack theirs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_schema::{
@@ -8,7 +9,7 @@ use arrow_schema::{
 
 use crate::TableError;
 use crate::plain::{Path, plain_schema};
-use crate::sources::{print_schema, records};
+use crate::sources::{map_of, print_schema, records};
 
 /// What types files have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum FileTypes {
     Parquet,
     /// What can be written as text and read again as the same value: CSV and TSV.
     Text,
+    /// What can be written as JSON and read again as the same value where the type is said.
+    Json,
     /// Two columns, of 10 bytes and of 90, without nulls: the records of the sort benchmark.
     Records,
 }
@@ -59,6 +62,7 @@ fn stored_field(files: FileTypes, path: Option<&Path<'_>>, field: &FieldRef) -> 
         FileTypes::Arrow | FileTypes::Records => return Ok(field.clone()),
         FileTypes::Parquet => in_parquet(&path, field.data_type())?,
         FileTypes::Text => in_text(&path, field.data_type())?,
+        FileTypes::Json => in_json(&path, field.data_type())?,
     };
     match stored == *field.data_type() {
         true => Ok(field.clone()),
@@ -89,6 +93,41 @@ fn in_parquet(path: &Path<'_>, data_type: &DataType) -> Result<DataType, TableEr
         DataType::FixedSizeList(of, size) => DataType::FixedSizeList(inside(of)?, *size),
         DataType::Map(of, sorted) => DataType::Map(inside(of)?, *sorted),
         other => other.clone(),
+    })
+}
+
+fn in_json(path: &Path<'_>, data_type: &DataType) -> Result<DataType, TableError> {
+    let unsupported =
+        |why| Err(TableError::Unsupported { column: path.to_string(), data_type: data_type.clone(), why });
+    let inside = |field: &FieldRef| stored_field(FileTypes::Json, Some(path), field);
+    Ok(match data_type {
+        DataType::Null => DataType::Null,
+        // Elements are called as they are where the type is said.
+        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
+            DataType::new_list(inside(of)?.data_type().clone(), true)
+        }
+        DataType::Struct(fields) => {
+            let mut names = HashSet::new();
+            if !fields.iter().all(|field| names.insert(field.name())) {
+                return unsupported("an object has each of its keys once; rename one of the fields of one name");
+            }
+            let fields = stored_fields(FileTypes::Json, Some(path), fields)?;
+            DataType::Struct(
+                fields.iter().map(|field| Field::new(field.name(), field.data_type().clone(), true)).collect(),
+            )
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(of)
+                if of.len() == 2 && matches!(of[0].data_type(), DataType::Utf8 | DataType::LargeUtf8) =>
+            {
+                map_of(inside(&of[1])?.data_type().clone())
+            }
+            _ => return unsupported("a map is an object there, whose keys are text; Parquet has others"),
+        },
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            return unsupported("JSON is UTF-8 and holds no other bytes; Parquet does");
+        }
+        flat => return in_text(path, flat),
     })
 }
 

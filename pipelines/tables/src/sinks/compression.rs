@@ -100,7 +100,7 @@ impl OutputFormat {
     fn compressions(self) -> &'static str {
         match self {
             Self::Parquet => "none, snappy, lz4, zstd:1 to zstd:22 or gzip:1 to gzip:9",
-            Self::Csv | Self::Tsv => "none, zstd:1 to zstd:19 or gzip:1 to gzip:9",
+            Self::Csv | Self::Tsv | Self::JsonLines => "none, zstd:1 to zstd:19 or gzip:1 to gzip:9",
             Self::Arrow | Self::Records => "none",
         }
     }
@@ -174,8 +174,8 @@ impl FileForm {
     /// The name of a file, by which it is read as what it is: `part-00000.csv.gz`.
     pub fn file_name(self, stem: &str) -> String {
         let packed = match (self.format, self.compression) {
-            (OutputFormat::Csv | OutputFormat::Tsv, Compression::Gzip(_)) => ".gz",
-            (OutputFormat::Csv | OutputFormat::Tsv, Compression::Zstd(_)) => ".zst",
+            (OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::JsonLines, Compression::Gzip(_)) => ".gz",
+            (OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::JsonLines, Compression::Zstd(_)) => ".zst",
             _ => "",
         };
         match self.format {
@@ -218,6 +218,11 @@ mod tests {
                 "csv is not written with --compression snappy: it can be none, zstd",
             ),
             (OutputFormat::Tsv, Compression::Lz4, "none, zstd:1 to zstd:19 or gzip:1 to gzip:9"),
+            (
+                OutputFormat::JsonLines,
+                Compression::Snappy,
+                "jsonl is not written with --compression snappy: it can be none, zstd:1",
+            ),
             (OutputFormat::Csv, Compression::Zstd(20), "--compression zstd:20"),
             (
                 OutputFormat::Arrow,
@@ -250,6 +255,8 @@ mod tests {
             |format, said: &str| FileForm::new(format, Some(said.parse().unwrap())).unwrap().file_name("part-00000");
         assert_eq!(name(OutputFormat::Csv, "gzip"), "part-00000.csv.gz");
         assert_eq!(name(OutputFormat::Tsv, "zstd:9"), "part-00000.tsv.zst");
+        assert_eq!(name(OutputFormat::JsonLines, "zstd"), "part-00000.jsonl.zst");
+        assert_eq!(name(OutputFormat::JsonLines, "none"), "part-00000.jsonl");
         assert_eq!(name(OutputFormat::Csv, "none"), "part-00000.csv");
         assert_eq!(name(OutputFormat::Parquet, "gzip"), "part-00000.parquet");
         assert_eq!(name(OutputFormat::Records, "none"), "part-00000");

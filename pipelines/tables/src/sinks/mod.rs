@@ -3,6 +3,7 @@
 //! - [`ParquetSink`]: row groups whose borders follow from the rows alone;
 //! - [`IpcSink`]: Arrow IPC;
 //! - [`TextSink`]: CSV and TSV, which may be packed;
+//! - [`JsonSink`]: JSON lines, which may be packed, too;
 //! - [`RecordsSink`]: those of the sort benchmark;
 //! - [`TableSink`]: any of them ([`OutputFormat`]).
 //!
@@ -14,6 +15,7 @@ mod compression;
 mod dictionaries;
 mod encoders;
 mod ipc;
+mod json;
 mod packed;
 mod parquet;
 mod records;
@@ -27,6 +29,7 @@ pub use self::compression::{Compression, FileForm, NoRowGroups, NotCompressed, T
 pub(crate) use self::encoders::packing_bytes;
 pub use self::ipc::IpcSink;
 pub(crate) use self::ipc::batch_memory;
+pub use self::json::JsonSink;
 pub use self::packed::Packed;
 pub(crate) use self::parquet::row_group_memory;
 pub use self::parquet::{GROUP_BYTES, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
@@ -55,6 +58,20 @@ pub enum SinkError {
         column: String,
         /// Its type.
         data_type: DataType,
+        /// The format.
+        format: &'static str,
+        /// What to do.
+        what: &'static str,
+    },
+    /// A value that the format cannot hold.
+    #[error("row {row} of the file, from 0, has {value} in column {column}, which {format} cannot hold: {what}")]
+    NoSuchValue {
+        /// Which row of the file, from 0.
+        row: u64,
+        /// Path of names from the top, with dots.
+        column: String,
+        /// The value.
+        value: String,
         /// The format.
         format: &'static str,
         /// What to do.

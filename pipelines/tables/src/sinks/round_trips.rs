@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::i256;
+use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::*;
@@ -16,11 +17,12 @@ use crate::semantics::{FileTypes, check_schema, conformed, stored_schema};
 use crate::sources::text::Dialect;
 use crate::sources::{FixedBudget, InputFormat, MemoryBudget, Source, TextOptions};
 
-const FORMATS: [(FileTypes, InputFormat); 4] = [
+const FORMATS: [(FileTypes, InputFormat); 5] = [
     (FileTypes::Parquet, InputFormat::Parquet),
     (FileTypes::Arrow, InputFormat::Arrow),
     (FileTypes::Text, InputFormat::Csv),
     (FileTypes::Text, InputFormat::Tsv),
+    (FileTypes::Json, InputFormat::JsonLines),
 ];
 
 fn budget() -> Arc<dyn MemoryBudget> {
@@ -56,6 +58,11 @@ fn write(batch: &RecordBatch, format: InputFormat, group_rows: u64) -> Vec<u8> {
             sink.write(batch).unwrap();
             sink.finish().unwrap().0
         }
+        InputFormat::JsonLines => {
+            let mut sink = JsonSink::new(Vec::new(), &schema).unwrap();
+            sink.write(batch).unwrap();
+            sink.finish().unwrap().0
+        }
         format => {
             let mut sink = TextSink::new(Vec::new(), &schema, &dialect(format)).unwrap();
             sink.write(batch).unwrap();
@@ -69,9 +76,9 @@ fn write(batch: &RecordBatch, format: InputFormat, group_rows: u64) -> Vec<u8> {
 fn check(batch: &RecordBatch, format: InputFormat, group_rows: u64) {
     let schema = batch.schema();
     let types = schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect();
-    let is_text = matches!(format, InputFormat::Csv | InputFormat::Tsv);
+    let is_text = format.is_text();
     let types = if is_text { types } else { Vec::new() };
-    let options = TextOptions { dialect: None, types, are_all: true };
+    let options = TextOptions { types, are_all: true, ..TextOptions::default() };
     let input = MemoryFile::input("t", write(batch, format, group_rows));
     let source = Source::open(input, format, &options, &budget()).unwrap();
     match format {
@@ -151,13 +158,56 @@ fn with_one_nan(batch: &RecordBatch) -> RecordBatch {
     RecordBatch::try_new(batch.schema(), columns.collect()).unwrap()
 }
 
+/// Rows with what JSON has: floats that are numbers, years of four digits, and maps whose keys are each there once.
+fn in_json(batch: &RecordBatch) -> RecordBatch {
+    let columns = batch.columns().iter().map(|column| make_array(finite(column.to_data(), &mut 0)));
+    RecordBatch::try_new(batch.schema(), columns.collect()).unwrap()
+}
+
+fn finite(data: ArrayData, keys: &mut usize) -> ArrayData {
+    let array = make_array(data.clone());
+    match data.data_type() {
+        DataType::Float32 => {
+            let one = |value: f32| if value.is_finite() { value } else { -0.0 };
+            array.as_primitive::<Float32Type>().unary::<_, Float32Type>(one).to_data()
+        }
+        DataType::Float64 => {
+            let one = |value: f64| if value.is_finite() { value } else { -0.0 };
+            array.as_primitive::<Float64Type>().unary::<_, Float64Type>(one).to_data()
+        }
+        DataType::Date32 => array
+            .as_primitive::<Date32Type>()
+            .unary::<_, Date32Type>(|days| days.rem_euclid(1_500_000) - 600_000)
+            .to_data(),
+        DataType::Map(..) => {
+            let entries = array.as_map().entries().clone();
+            let numbered = |key: Option<&str>| {
+                *keys += 1;
+                key.map(|key| format!("{key}\"{keys}"))
+            };
+            let names: arrow_array::StringArray = entries.column(0).as_string::<i32>().iter().map(numbered).collect();
+            let values = make_array(finite(entries.column(1).to_data(), keys));
+            let entries = arrow_array::StructArray::new(entries.fields().clone(), vec![Arc::new(names), values], None);
+            data.into_builder().child_data(vec![entries.to_data()]).build().unwrap()
+        }
+        _ => {
+            let children = data.child_data().iter().map(|child| finite(child.clone(), keys)).collect();
+            data.into_builder().child_data(children).build().unwrap()
+        }
+    }
+}
+
 /// Checks rows in all formats that have their types; which of these they were.
 fn check_all(batch: &RecordBatch) -> Vec<InputFormat> {
     let mut written = Vec::new();
     for (types, format) in FORMATS {
         let Ok(schema) = stored_schema(types, &batch.schema()) else { continue };
         let stored = gathered(batch, &schema);
-        let stored = if types == FileTypes::Text { with_one_nan(&stored) } else { stored };
+        let stored = match types {
+            FileTypes::Text => with_one_nan(&stored),
+            FileTypes::Json => in_json(&stored),
+            _ => stored,
+        };
         check(&stored, format, 7);
         written.push(format);
     }
@@ -230,7 +280,7 @@ fn numbers_of_note_keep_their_bits() {
         ("ends", Arc::new(arrow_array::Int64Array::from(ends))),
     ];
     let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
-    assert_eq!(check_all(&batch).len(), 4);
+    assert_eq!(check_all(&batch).len(), 5);
 }
 
 #[test]
@@ -247,7 +297,7 @@ fn a_thousand_columns_come_back() {
     let columns = fields.iter().map(|field| column(&mut seeded, field.data_type(), 20)).collect();
     let options = RecordBatchOptions::new();
     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).unwrap();
-    assert_eq!(check_all(&batch).len(), 4);
+    assert_eq!(check_all(&batch).len(), 5);
 }
 
 fn of_type(of: &DataType) -> Schema {

@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 use super::packed::Packed;
-use super::{FileForm, IpcSink, ParquetOptions, ParquetSink, RecordsSink, SinkError, SortedColumn, TextSink};
+use super::{FileForm, IpcSink, JsonSink, ParquetOptions, ParquetSink, RecordsSink, SinkError, SortedColumn, TextSink};
 use crate::semantics::FileTypes;
 use crate::sources::text::Dialect;
 use crate::sources::{InputFormat, MemoryBudget};
@@ -26,6 +26,9 @@ pub enum OutputFormat {
     Csv,
     /// Text with tabs, and the names of the columns first.
     Tsv,
+    /// An object of JSON in each line.
+    #[serde(rename = "jsonl")]
+    JsonLines,
     /// Arrow IPC, as a file.
     Arrow,
     /// Records of the sort benchmark, of tables with a column of 10 bytes and one of 90.
@@ -34,7 +37,7 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// All of them. They have the names that [`InputFormat`] has, which are the extensions of such files, too, but for records, which have none.
-    pub const ALL: [Self; 5] = [Self::Parquet, Self::Csv, Self::Tsv, Self::Arrow, Self::Records];
+    pub const ALL: [Self; 6] = [Self::Parquet, Self::Csv, Self::Tsv, Self::JsonLines, Self::Arrow, Self::Records];
 
     /// That of files that were read.
     pub fn of(read: InputFormat) -> Self {
@@ -42,6 +45,7 @@ impl OutputFormat {
             InputFormat::Parquet => Self::Parquet,
             InputFormat::Csv => Self::Csv,
             InputFormat::Tsv => Self::Tsv,
+            InputFormat::JsonLines => Self::JsonLines,
             InputFormat::Arrow => Self::Arrow,
             InputFormat::Records => Self::Records,
         }
@@ -53,6 +57,7 @@ impl OutputFormat {
             Self::Parquet => InputFormat::Parquet,
             Self::Csv => InputFormat::Csv,
             Self::Tsv => InputFormat::Tsv,
+            Self::JsonLines => InputFormat::JsonLines,
             Self::Arrow => InputFormat::Arrow,
             Self::Records => InputFormat::Records,
         }
@@ -63,6 +68,7 @@ impl OutputFormat {
         match self {
             Self::Parquet => FileTypes::Parquet,
             Self::Csv | Self::Tsv => FileTypes::Text,
+            Self::JsonLines => FileTypes::Json,
             Self::Arrow => FileTypes::Arrow,
             Self::Records => FileTypes::Records,
         }
@@ -111,6 +117,8 @@ pub enum TableSink<W: Write + Send> {
     Parquet(ParquetSink<W>),
     /// CSV or TSV.
     Text(Box<TextSink<Packed<W>>>),
+    /// JSON lines.
+    Json(Box<JsonSink<Packed<W>>>),
     /// Arrow IPC.
     Ipc(Box<IpcSink<W>>),
     /// Records.
@@ -136,6 +144,10 @@ impl<W: Write + Send> TableSink<W> {
             OutputFormat::Parquet => Self::Parquet(ParquetSink::new(write, schema, &options.parquet(), budget)?),
             OutputFormat::Csv => text(write, &Dialect::csv())?,
             OutputFormat::Tsv => text(write, &Dialect::tsv())?,
+            OutputFormat::JsonLines => {
+                let packed = Packed::new(write, options.form.compression(), budget)?;
+                Self::Json(Box::new(JsonSink::new(packed, schema)?))
+            }
             OutputFormat::Arrow => Self::Ipc(Box::new(IpcSink::new(write, schema, budget)?)),
             OutputFormat::Records => Self::Records(RecordsSink::new(write, schema)?),
         })
@@ -149,6 +161,7 @@ impl<W: Write + Send> TableSink<W> {
         match self {
             Self::Parquet(sink) => sink.write(batch),
             Self::Text(sink) => sink.write(batch),
+            Self::Json(sink) => sink.write(batch),
             Self::Ipc(sink) => sink.write(batch),
             Self::Records(sink) => sink.write(batch),
         }
@@ -162,6 +175,10 @@ impl<W: Write + Send> TableSink<W> {
         match self {
             Self::Parquet(sink) => sink.finish(),
             Self::Text(sink) => {
+                let (packed, rows) = sink.finish()?;
+                Ok((packed.finish()?, rows))
+            }
+            Self::Json(sink) => {
                 let (packed, rows) = sink.finish()?;
                 Ok((packed.finish()?, rows))
             }
@@ -183,6 +200,6 @@ mod tests {
             let read = InputFormat::of(&std::path::Path::new(&file).into());
             assert_eq!((OutputFormat::of(read), read), (format, format.read()));
         }
-        assert!("rows".parse::<OutputFormat>().unwrap_err().contains("parquet, csv, tsv, arrow, records"));
+        assert!("rows".parse::<OutputFormat>().unwrap_err().contains("parquet, csv, tsv, jsonl, arrow, records"));
     }
 }

@@ -13,7 +13,7 @@ use crate::sources::array_bytes;
 use crate::sources::text::Dialect;
 
 /// Bytes that are handed on at a time; a longer text goes on as it is, so no row takes more memory.
-const HANDED_BYTES: usize = 256 << 10;
+pub(super) const HANDED_BYTES: usize = 256 << 10;
 
 /// Writes a file of text. Fields are within quotes where they would be read as something else otherwise: those with a delimiter, quote or line end in them, empty ones, and
 /// those that are as a null is written. Floats have as many digits as tell them from others, times with a zone are written in UTC.
@@ -168,7 +168,7 @@ pub(crate) fn date_text(days: i64) -> String {
 }
 
 /// A value that is not null.
-fn field(out: &mut impl Write, array: &dyn Array, row: usize, dialect: &Dialect) -> io::Result<()> {
+pub(super) fn field(out: &mut impl Write, array: &dyn Array, row: usize, dialect: &Dialect) -> io::Result<()> {
     macro_rules! number {
         ($of:ty) => {
             write!(out, "{}", array.as_primitive::<$of>().value(row))

@@ -151,6 +151,16 @@ pub enum SourceError {
         /// What is wrong.
         what: String,
     },
+    /// `--json-mixed`, where no file is JSON lines.
+    #[error(
+        "--json-mixed says what is made of values of JSON lines, and no file has such, as {first} is of {format}: leave it out"
+    )]
+    NoJson {
+        /// The first file.
+        first: String,
+        /// Its format.
+        format: super::InputFormat,
+    },
     /// A type that the format cannot hold.
     #[error("column {column} is {data_type}, which {format} cannot hold: {what}")]
     NoSuchType {
@@ -176,14 +186,15 @@ pub enum SourceError {
 /// A value of text that is none of its column's type.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{file}, line {line}, column {column}: {value:?} is no {expected}; it would be one of the type in --schema {schema:?}"
+    "{file}, line {line}, column {column}: {value:?} is no {expected}; it would be one of the type in --schema {schema:?}{}",
+    if *with_mixed { " with --json-mixed text" } else { "" }
 )]
 pub struct Misfit {
     /// The file.
     pub file: Arc<str>,
     /// The line where the row begins, from 1.
     pub line: u64,
-    /// Name of the column.
+    /// Name of the column; within others, the path to it from the top.
     pub column: String,
     /// The value, cut where it is long.
     pub value: String,
@@ -191,12 +202,14 @@ pub struct Misfit {
     pub expected: String,
     /// The text for `--schema` that would let the value in.
     pub schema: String,
+    /// Whether it would with `--json-mixed text` only.
+    pub with_mixed: bool,
 }
 
 impl SourceError {
     /// Whether what was asked for is to blame: a column or a type that is not there.
     pub fn is_of_the_request(&self) -> bool {
-        matches!(self, Self::NoColumn { .. } | Self::Schema { .. } | Self::NoSuchType { .. })
+        matches!(self, Self::NoColumn { .. } | Self::Schema { .. } | Self::NoSuchType { .. } | Self::NoJson { .. })
     }
 
     /// Whether the file or the request is to blame, rather than memory or the disk.
@@ -206,5 +219,15 @@ impl SourceError {
             Self::Table { error, .. } => error.is_of_the_input(),
             _ => true,
         }
+    }
+}
+
+/// A value as errors show it: its beginning, where it is long.
+pub(super) fn shown(value: &[u8]) -> String {
+    const SHOWN: usize = 60;
+    let text = String::from_utf8_lossy(&value[..value.len().min(4 * SHOWN)]);
+    match text.chars().count() > SHOWN {
+        true => format!("{}...", text.chars().take(SHOWN).collect::<String>()),
+        false => text.into_owned(),
     }
 }

@@ -15,6 +15,8 @@ pub enum InputFormat {
     Csv,
     /// Text with tabs.
     Tsv,
+    /// Text with an object of JSON in each line.
+    JsonLines,
     /// Arrow IPC, as a file or a stream.
     Arrow,
     /// Records of 100 bytes, as those of the sort benchmark: keys of 10 bytes and values of 90.
@@ -22,13 +24,15 @@ pub enum InputFormat {
 }
 
 /// Extensions that say a format.
-const EXTENSIONS: [(&str, InputFormat); 10] = [
+const EXTENSIONS: [(&str, InputFormat); 12] = [
     ("parquet", InputFormat::Parquet),
     ("parq", InputFormat::Parquet),
     ("pq", InputFormat::Parquet),
     ("csv", InputFormat::Csv),
     ("tsv", InputFormat::Tsv),
     ("tab", InputFormat::Tsv),
+    ("jsonl", InputFormat::JsonLines),
+    ("ndjson", InputFormat::JsonLines),
     ("arrow", InputFormat::Arrow),
     ("arrows", InputFormat::Arrow),
     ("ipc", InputFormat::Arrow),
@@ -65,10 +69,11 @@ impl fmt::Display for Ending {
 
 impl InputFormat {
     /// What `--input-format` calls them.
-    pub const NAMES: [(&str, Self); 5] = [
+    pub const NAMES: [(&str, Self); 6] = [
         ("parquet", Self::Parquet),
         ("csv", Self::Csv),
         ("tsv", Self::Tsv),
+        ("jsonl", Self::JsonLines),
         ("arrow", Self::Arrow),
         ("records", Self::Records),
     ];
@@ -80,7 +85,7 @@ impl InputFormat {
 
     /// Whether it is text, whose columns have the types that are said or inferred.
     pub fn is_text(self) -> bool {
-        matches!(self, Self::Csv | Self::Tsv)
+        matches!(self, Self::Csv | Self::Tsv | Self::JsonLines)
     }
 }
 
@@ -92,10 +97,11 @@ pub(super) fn unknown_extension(name: &str) -> Option<String> {
         (known, Some(packing)) if EXTENSIONS.iter().any(|(extension, _)| *extension == known) => {
             format!("only text is read as .{packing}: unpack it first")
         }
-        ("json" | "jsonl" | "ndjson" | "xlsx" | "xls" | "orc" | "avro", _) => {
+        ("json", _) => "say --input-format jsonl if it has an object in each line; of a file that is one document, `jq -c '.[]' FILE` makes such lines".to_owned(),
+        ("xlsx" | "xls" | "orc" | "avro", _) => {
             "exobus does not read what such files have: write it as Parquet or CSV".to_owned()
         }
-        _ => "say --input-format csv or tsv if it is text with commas or tabs".to_owned(),
+        _ => "say --input-format csv, tsv or jsonl if it is text with commas or tabs, or an object of JSON in each line".to_owned(),
     };
     let known: Vec<_> = EXTENSIONS.iter().map(|(known, _)| format!(".{known}")).collect();
     Some(format!("{ending} is none of the extensions of tables ({}); {what_to_do}", known.join(", ")))
@@ -137,6 +143,8 @@ mod tests {
             ("a/B.CSV", InputFormat::Csv),
             ("b.csv.gz", InputFormat::Csv),
             ("b.tsv.zst", InputFormat::Tsv),
+            ("b.jsonl", InputFormat::JsonLines),
+            ("b.NDJSON.zst", InputFormat::JsonLines),
             ("b.parquet.gz", InputFormat::Records),
             ("x.arrow", InputFormat::Arrow),
             ("x.csv/part-00000", InputFormat::Records),
@@ -147,15 +155,15 @@ mod tests {
         for (name, format) in InputFormat::NAMES {
             assert_eq!((name.parse::<InputFormat>().unwrap(), format.to_string()), (format, name.to_owned()));
         }
-        assert!("cvs".parse::<InputFormat>().unwrap_err().contains("parquet, csv, tsv, arrow, records"));
+        assert!("cvs".parse::<InputFormat>().unwrap_err().contains("parquet, csv, tsv, jsonl, arrow, records"));
     }
 
     #[test]
     fn names_that_say_no_format_are_told_with_what_to_do() {
         for (name, texts) in [
-            ("in/a.json", [".json is none of", "write it as Parquet or CSV"]),
-            ("in/a.jsonl.gz", [".jsonl.gz is none of", "write it as Parquet or CSV"]),
-            ("in/a.TXT", [".txt is none of", "--input-format csv or tsv"]),
+            ("in/a.json", [".json is none of", "--input-format jsonl"]),
+            ("in/a.avro", [".avro is none of", "write it as Parquet or CSV"]),
+            ("in/a.TXT", [".txt is none of", "--input-format csv, tsv or jsonl"]),
             ("in/a.parquet.gz", [".parquet.gz is none of", "only text is read as .gz"]),
             ("in/a.gz", [".gz is none of", ".parquet, .parq, .pq, .csv"]),
         ] {

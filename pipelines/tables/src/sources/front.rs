@@ -6,6 +6,7 @@ use arrow_schema::SchemaRef;
 
 use super::format::InputFormat;
 use super::ipc::IpcFile;
+use super::json::{self, JsonFile, JsonOptions};
 use super::memory::MemoryBudget;
 use super::parquet::{LastDecoding, ParquetFile};
 use super::records::RecordsFile;
@@ -19,6 +20,8 @@ use crate::TableError;
 pub struct TextOptions {
     /// As it is written; none: as the format has it.
     pub dialect: Option<Dialect>,
+    /// Of JSON lines.
+    pub json: JsonOptions,
     /// Types that are said (`--schema`); those of other columns are inferred.
     pub types: NamedTypes,
     /// Whether these are the types of all columns of a table of which the files are some: nothing is inferred, and a file may lack columns.
@@ -32,6 +35,8 @@ pub enum Source {
     Parquet(Arc<ParquetFile>),
     /// CSV and TSV.
     Text(TextFile),
+    /// JSON lines.
+    Json(JsonFile),
     /// Arrow IPC.
     Ipc(Arc<IpcFile>),
     /// Records of the sort benchmark.
@@ -73,6 +78,17 @@ impl Source {
                 *source = Self::Text(typed.next().expect("one for each file of text")?);
             }
         }
+        let lines: Vec<JsonFile> = sources.iter().filter_map(Self::json).cloned().collect();
+        if !lines.is_empty() {
+            let types = match options.are_all {
+                true => options.types.clone(),
+                false => json::infer(&lines, &options.json, &options.types, budget)?,
+            };
+            let mut typed = lines.into_iter().map(|file| file.with_types(&types));
+            for source in sources.iter_mut().filter(|source| source.json().is_some()) {
+                *source = Self::Json(typed.next().expect("one for each file of JSON lines")?);
+            }
+        }
         Ok(sources)
     }
 
@@ -111,6 +127,7 @@ impl Source {
             InputFormat::Parquet => Self::Parquet(Arc::new(ParquetFile::open_after(file, last, budget)?)),
             InputFormat::Csv => Self::Text(TextFile::open(file, &dialect(Dialect::csv()), budget)?),
             InputFormat::Tsv => Self::Text(TextFile::open(file, &dialect(Dialect::tsv()), budget)?),
+            InputFormat::JsonLines => Self::Json(JsonFile::open(file, &options.json)?),
             InputFormat::Arrow => Self::Ipc(Arc::new(IpcFile::open(file, budget)?)),
             InputFormat::Records => Self::Records(RecordsFile::open(file)?),
         };
@@ -125,11 +142,19 @@ impl Source {
         }
     }
 
+    fn json(&self) -> Option<&JsonFile> {
+        match self {
+            Self::Json(file) => Some(file),
+            _ => None,
+        }
+    }
+
     /// The file.
     pub fn file(&self) -> &InputFile {
         match self {
             Self::Parquet(file) => file.file(),
             Self::Text(file) => file.file(),
+            Self::Json(file) => file.file(),
             Self::Ipc(file) => file.file(),
             Self::Records(file) => file.file(),
         }
@@ -140,6 +165,7 @@ impl Source {
         match self {
             Self::Parquet(file) => file.schema(),
             Self::Text(file) => file.schema(),
+            Self::Json(file) => file.schema(),
             Self::Ipc(file) => file.schema(),
             Self::Records(_) => super::records::schema(),
         }
@@ -153,12 +179,13 @@ impl Source {
         match self {
             Self::Parquet(file) => file.splits(),
             Self::Text(file) => Ok(file.splits()),
+            Self::Json(file) => Ok(file.splits()),
             Self::Ipc(file) => Ok(file.splits()),
             Self::Records(file) => Ok(file.splits()),
         }
     }
 
-    /// The state in which each split of text begins, which has to be known to read it and takes a look at all of the text; empty for other formats.
+    /// The state in which each split of text with quotes begins, which has to be known to read it and takes a look at all of the text; empty for other formats.
     ///
     /// # Errors
     /// Those of reading.
@@ -186,6 +213,7 @@ impl Source {
                 let state = state.map_or_else(|| file.assumed(split), Ok)?;
                 Box::new(file.read(split, state, columns, budget)?)
             }
+            Self::Json(file) => Box::new(file.read(split, columns, budget)?),
             Self::Ipc(file) => Box::new(file.read(split, columns, budget)?),
             Self::Records(file) => Box::new(file.read(split, columns, budget)),
         })
@@ -201,9 +229,10 @@ impl Source {
         row: u64,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Place, SourceError> {
-        match self.text() {
-            None => Ok(Place::Row(split, row)),
-            Some(text) => text.line_of(split, state.unwrap_or(TextState::Row), row, budget).map(Place::Line),
+        match self {
+            Self::Text(text) => text.line_of(split, state.unwrap_or(TextState::Row), row, budget).map(Place::Line),
+            Self::Json(file) => file.line_of(split, row, budget).map(Place::Line),
+            Self::Parquet(_) | Self::Ipc(_) | Self::Records(_) => Ok(Place::Row(split, row)),
         }
     }
 
@@ -248,9 +277,11 @@ mod tests {
         arrow.finish().unwrap();
         let lines: String = (0..1000).map(|id| format!("{id}\n")).collect();
         std::fs::write(folder.path().join("c.csv"), format!("id\n{lines}")).unwrap();
+        let lines: String = (0..1000).map(|id| format!("{{\"id\": {id}}}\n")).collect();
+        std::fs::write(folder.path().join("d.jsonl"), lines).unwrap();
 
         let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
-        let files = ["a.parquet", "b.arrow", "c.csv"].map(|name| {
+        let files = ["a.parquet", "b.arrow", "c.csv", "d.jsonl"].map(|name| {
             let location: Location = folder.path().join(name).as_path().into();
             (InputFile::open(&LocalFiles, &location).unwrap(), InputFormat::of(&location))
         });

@@ -2,6 +2,7 @@
 //!
 //! - [`Source`]: a file of any format, told by its name ([`InputFormat`]); a list of splits, and the rows of each;
 //! - [`ipc`]: files and streams of Arrow;
+//! - [`json`]: JSON lines, also packed;
 //! - [`parquet`]: row groups, decoded page by page;
 //! - [`records`]: those of the sort benchmark;
 //! - [`text`]: CSV and TSV, also packed; [`parse_schema`]: schemas as people write them;
@@ -17,6 +18,7 @@ mod format;
 mod front;
 mod input;
 pub mod ipc;
+pub mod json;
 mod memory;
 mod names;
 pub mod parquet;
@@ -33,6 +35,7 @@ pub use front::{Source, SourceRows, TextOptions};
 pub use input::InputFile;
 pub use memory::{FixedBudget, MemoryBudget, MemoryDenied, Reservation, StoreBudget};
 pub use names::{check_names, column_index};
+pub(crate) use schema_text::map_of;
 pub use schema_text::{NamedTypes, parse_schema, print_column, print_schema, print_type};
 
 /// A piece of a file that one task reads: it follows from the file alone.

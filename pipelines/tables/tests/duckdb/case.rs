@@ -123,7 +123,9 @@ impl Verb {
             OutputFormat::Parquet => {
                 &[Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd(1), Compression::Gzip(1)]
             }
-            OutputFormat::Csv | OutputFormat::Tsv => &[Compression::None, Compression::Gzip(6), Compression::Zstd(1)],
+            OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::JsonLines => {
+                &[Compression::None, Compression::Gzip(6), Compression::Zstd(1)]
+            }
             OutputFormat::Arrow | OutputFormat::Records => &[Compression::None],
         };
         WriteOptions {

@@ -30,7 +30,8 @@ pub(super) fn splits(
             Source::Parquet(file) => bytes_of_group(file.metadata().row_group(split.index), reading),
             // Small numbers take more room than their text.
             Source::Text(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
-            Source::Text(_) => split.bytes.saturating_mul(PACKED),
+            Source::Json(file) if file.packing() == Packing::None => split.bytes.saturating_mul(2),
+            Source::Text(_) | Source::Json(_) => split.bytes.saturating_mul(PACKED),
             Source::Ipc(_) | Source::Records(_) => split.bytes,
         };
         let (rows_max, bytes_max) = SPLIT_MAX;

@@ -289,20 +289,20 @@ async fn picked(futures: &Futures, exchange: &Exchange, mut reduced: Vec<Rows>) 
     let ends = |at: usize| reduced.get(at).and_then(|rows: &Rows| rows.made.ends.as_ref());
     let goes_on = |at: usize| ends(at).zip(ends(at + 1)).is_some_and(|([_, last], [first, _])| last == first);
     let is_one_part = |at: usize| ends(at).is_some_and(|[first, last]| first == last);
-    let (mut all, mut submitted) = (Vec::new(), Vec::new());
-    for at in 0..reduced.len() {
+    // What a task makes of rows of several partitions; `None`: those of this partition as they are.
+    let mut submitted: Vec<(usize, Option<[ObjectRef; 2]>)> = Vec::new();
+    for (at, rows) in reduced.iter().enumerate() {
         let is_continued = at > 0 && goes_on(at - 1);
-        if !is_continued && !goes_on(at) {
-            all.push(None);
-            continue;
-        }
         if is_continued && is_one_part(at) {
             continue;
         }
-        let rows = &reduced[at].object;
+        if !is_continued && !goes_on(at) {
+            submitted.push((at, None));
+            continue;
+        }
         let mut args = vec![exchange.written.arg()];
-        args.extend((!is_continued).then(|| rows.part(0).arg()));
-        args.push(rows.part(1).arg());
+        args.extend((!is_continued).then(|| rows.object.part(0).arg()));
+        args.push(rows.object.part(1).arg());
         let mut next = at;
         while goes_on(next) && (next == at || is_one_part(next)) {
             next += 1;
@@ -310,25 +310,20 @@ async fn picked(futures: &Futures, exchange: &Exchange, mut reduced: Vec<Rows>) 
         }
         let params = PickParams { asked: exchange.asked.clone() };
         let made = futures.submit_many(pick, &params, &args, 2, options(Place::Anywhere, exchange.groups_bytes))?;
-        submitted.push(two(made)?);
-        all.push(Some(submitted.len() - 1));
+        submitted.push((at, Some(two(made)?)));
     }
-    let mut as_they_are = Vec::new();
-    let mut kept = (0..reduced.len()).filter(|at| !(*at > 0 && goes_on(at - 1)) && !goes_on(*at)).collect::<Vec<_>>();
-    kept.reverse();
-    for of_top in all {
-        as_they_are.push(match of_top {
-            Some(number) => {
-                let [object, said] = &submitted[number];
-                Rows { object: object.clone(), made: futures.get_value(said).await? }
+    let mut stay = Vec::with_capacity(submitted.len());
+    for (at, made) in submitted {
+        let (object, made) = match made {
+            None => (reduced[at].object.clone(), reduced[at].made.clone()),
+            Some([object, said]) => {
+                let made = futures.get_value(&said).await?;
+                (object, made)
             }
-            None => {
-                let at = kept.pop().ok_or_else(|| JobError::program("a partition was taken twice"))?;
-                Rows { object: reduced[at].object.clone(), made: reduced[at].made.clone() }
-            }
-        });
+        };
+        stay.push(Rows { object, made });
     }
-    Ok(as_they_are)
+    Ok(stay)
 }
 
 /// Writes rows as files of even length, as many as follow from them.

@@ -19,8 +19,6 @@ pub enum Packing {
     Zstd,
 }
 
-/// Bytes that are read of a file at a time.
-pub(super) const READ_BYTES: usize = 1 << 20;
 /// What a gzip decoder takes, and a zstd decoder beside its window.
 const GZIP_BYTES: u64 = 256 << 10;
 const ZSTD_BYTES: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use super::values;
 
 /// Why a field is none of its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldRefused {
+pub(in crate::sources) enum FieldRefused {
     /// Its text is no value of the type.
     Misfit,
     /// It is text, and not UTF-8.
@@ -19,7 +19,7 @@ pub(super) enum FieldRefused {
 }
 
 /// A column that grows by a field at a time.
-pub(super) trait TextColumn: Send {
+pub(in crate::sources) trait TextColumn: Send {
     /// Puts a field behind the others; `None`: null.
     fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused>;
 
@@ -28,7 +28,7 @@ pub(super) trait TextColumn: Send {
 }
 
 /// A column of that type; `None`: text is not read as that.
-pub(super) fn column(data_type: &DataType) -> Option<Box<dyn TextColumn>> {
+pub(in crate::sources) fn column(data_type: &DataType) -> Option<Box<dyn TextColumn>> {
     use DataType::*;
     Some(match data_type {
         Boolean => Box::new(Booleans(BooleanBuilder::new())),

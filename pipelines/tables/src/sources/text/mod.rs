@@ -16,17 +16,20 @@ mod columns;
 mod dialect;
 mod rows;
 mod values;
+mod window;
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 pub use self::bytes::Packing;
+pub(super) use self::columns::{TextColumn, column};
 pub use self::dialect::{Dialect, Ends, TextState};
-use self::rows::{Piece, TextLines, WantedColumn};
 pub use self::rows::{ROW_BYTES_MAX, TextRows};
+use self::rows::{TextLines, WantedColumn};
 use self::values::Evidence;
 pub(crate) use self::values::{Time, float};
+pub(super) use self::window::{Piece, READ_BYTES, Window};
 use super::memory::MemoryBudget;
 use super::schema_text::NamedTypes;
 use super::{InputFile, SourceError, Split, check_names};
@@ -97,12 +100,15 @@ impl TextFile {
     /// # Errors
     /// A type that text is not read as.
     pub fn with_types(mut self, types: &[(String, DataType)]) -> Result<Self, SourceError> {
-        if let Some((column, data_type)) = types.iter().find(|(_, of)| columns::column(of).is_none()) {
+        // The types may be those of a table of which the file has some columns.
+        let is_here = |name: &String| !self.dialect.header || self.names.contains(name);
+        let refused = types.iter().find(|(name, of)| columns::column(of).is_none() && is_here(name));
+        if let Some((column, data_type)) = refused {
             return Err(SourceError::NoSuchType {
                 column: column.clone(),
                 data_type: data_type.clone(),
                 format: "text",
-                what: "text is read as the types that --schema knows",
+                what: "text with delimiters has no lists, structs, maps and bytes",
             });
         }
         let has_names = self.dialect.header || types.len() != self.names.len();
@@ -135,49 +141,18 @@ impl TextFile {
 
     /// Every 64 MiB of the text, at most as many bytes in the last one; one where it is packed or empty.
     pub fn splits(&self) -> Vec<Split> {
-        let count = match self.packing {
-            Packing::None => self.file.len().div_ceil(self.split_bytes).max(1),
-            _ => 1,
-        };
-        (0..count as usize).map(|index| Split { index, bytes: self.bytes_of(index), rows: None }).collect()
+        Piece::splits(&self.file, self.packing, self.split_bytes)
     }
 
-    fn bytes_of(&self, split: usize) -> u64 {
-        let begin = split as u64 * self.split_bytes;
-        match self.packing {
-            Packing::None => (self.file.len() - begin).min(self.split_bytes),
-            _ => self.file.len(),
-        }
-    }
-
-    /// The piece that a split is, without the mark before the text.
+    /// The piece that a split is.
     fn piece(&self, split: usize) -> Result<Piece, SourceError> {
-        let begin = split as u64 * self.split_bytes;
-        let end = begin + self.bytes_of(split);
-        Ok(match self.packing {
-            Packing::None if split > 0 => Piece { packing: self.packing, begin, end: Some(end) },
-            Packing::None => {
-                let mut head = [0; 3];
-                let known = (self.file.len() as usize).min(3);
-                self.file.read_at(0, &mut head[..known])?;
-                let begin = if head == BYTE_ORDER_MARK { 3 } else { 0 };
-                Piece { packing: self.packing, begin, end: Some(end.max(begin)) }
-            }
-            _ => Piece { packing: self.packing, begin: 0, end: None },
-        })
+        Piece::of_split(&self.file, self.packing, split, self.split_bytes)
     }
 
     fn lines(&self, split: usize, state: TextState, budget: &Arc<dyn MemoryBudget>) -> Result<TextLines, SourceError> {
         let mut lines = TextLines::new(&self.file, &self.dialect, self.piece(split)?, state, budget)?;
         if split == 0 {
-            let head = lines.head()?;
-            if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-                let what = "it is UTF-16; write it as UTF-8, by iconv for one".to_owned();
-                return Err(SourceError::OtherFormat { file: self.file.name().clone(), format: "text", what });
-            }
-            if self.packing != Packing::None && head.starts_with(&BYTE_ORDER_MARK) {
-                lines.pass(BYTE_ORDER_MARK.len());
-            }
+            lines.pass_mark()?;
         }
         Ok(lines)
     }

@@ -6,42 +6,24 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, Pending, SourceBatch, cut, next_batch, own_bytes};
+use super::super::error::shown;
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::schema_text::{print_column, print_type};
 use super::super::{InputFile, Misfit, Place, SourceError};
-use super::bytes::{Packing, READ_BYTES, TextBytes};
 use super::columns::{FieldRefused, TextColumn};
 use super::dialect::{Dialect, Ends, Field, Found, TextState, find_row};
 use super::values;
+use super::window::{Piece, READ_BYTES, Window};
 
 /// Most bytes of a row as it is written.
 pub const ROW_BYTES_MAX: usize = 32 << 20;
 
-/// Where a piece of text begins and ends in its file: rows that begin in it are its own. A packed file is one piece, whose end is not known.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) packing: Packing,
-    pub(super) begin: u64,
-    pub(super) end: Option<u64>,
-}
-
 /// Rows of a piece, one behind the other, as they are in the file.
 pub(super) struct TextLines {
-    file: InputFile,
+    window: Window,
     dialect: Dialect,
-    piece: Piece,
-    bytes: TextBytes,
-    /// Bytes that were read: those behind `used` are looked at next, and the first of them is byte `at` of the text.
-    window: Vec<u8>,
-    used: usize,
-    at: u64,
-    memory: Reservation,
-    is_read: bool,
-    /// Line ends from the beginning of the piece to `at`.
-    lines: u64,
     /// How the bytes of the piece that were read so far end.
     ends: Ends,
-    read_to: u64,
     fields: Vec<Field>,
     is_over: bool,
 }
@@ -88,22 +70,9 @@ impl TextLines {
         state: TextState,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SourceError> {
-        let mut lines = Self {
-            file: file.clone(),
-            dialect: dialect.clone(),
-            piece,
-            bytes: TextBytes::new(file, piece.packing, piece.begin, budget)?,
-            window: Vec::new(),
-            used: 0,
-            at: piece.begin,
-            memory: Reservation::none(budget),
-            is_read: false,
-            lines: 0,
-            ends: Ends::of_nothing(),
-            read_to: piece.begin,
-            fields: Vec::new(),
-            is_over: false,
-        };
+        let window = Window::new(file, piece, budget)?;
+        let (dialect, ends) = (dialect.clone(), Ends::of_nothing());
+        let mut lines = Self { window, dialect, ends, fields: Vec::new(), is_over: false };
         lines.pass_to_row(state)?;
         Ok(lines)
     }
@@ -111,11 +80,11 @@ impl TextLines {
     /// Passes over the rest of the row that began before the piece.
     fn pass_to_row(&mut self, mut state: TextState) -> Result<(), SourceError> {
         while state != TextState::Row {
-            if self.used == self.window.len() && !self.fill(READ_BYTES)? {
+            if self.window.ahead().is_empty() && !self.fill(READ_BYTES)? {
                 self.is_over = true;
                 return Ok(());
             }
-            let ahead = &self.window[self.used..];
+            let ahead = self.window.ahead();
             let mut len = 0;
             for byte in ahead {
                 state = state.behind(*byte, &self.dialect);
@@ -124,68 +93,32 @@ impl TextLines {
                     break;
                 }
             }
-            self.advance(len);
+            self.window.advance(len);
         }
         Ok(())
     }
 
-    /// The first bytes of the piece, as far as they were read.
-    pub(super) fn head(&mut self) -> Result<&[u8], SourceError> {
-        if self.window.is_empty() {
+    /// Passes over the mark before the text.
+    pub(super) fn pass_mark(&mut self) -> Result<(), SourceError> {
+        if self.window.ahead().is_empty() {
             self.fill(READ_BYTES)?;
         }
-        Ok(&self.window[self.used..])
-    }
-
-    /// Passes over bytes that were read.
-    pub(super) fn pass(&mut self, len: usize) {
-        self.advance(len);
-    }
-
-    fn advance(&mut self, len: usize) {
-        let passed = &self.window[self.used..self.used + len];
-        self.lines += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.used += len;
-        self.at += len as u64;
+        self.window.pass_mark()
     }
 
     /// Reads more behind what is there; whether there was any.
     fn fill(&mut self, bytes: usize) -> Result<bool, SourceError> {
-        if self.is_read {
-            return Ok(false);
+        let more = self.window.fill(bytes)?;
+        if let Some(of_piece) = more {
+            self.ends.extend(of_piece, &self.dialect);
         }
-        self.window.drain(..self.used);
-        self.used = 0;
-        let has = self.window.len();
-        let left = match self.piece.packing {
-            Packing::None => self.file.len().saturating_sub(self.read_to),
-            _ => u64::MAX,
-        };
-        let bytes = left.min(bytes as u64) as usize;
-        let denied = |denied| SourceError::Memory {
-            file: self.file.name().clone(),
-            place: Place::Byte(self.at),
-            what: "a piece of the file",
-            denied,
-        };
-        // While it grows, the old one is there, too.
-        self.memory.at_least(2 * (has + bytes) as u64).map_err(denied)?;
-        self.window.reserve_exact(bytes);
-        self.window.resize(has + bytes, 0);
-        let count = self.bytes.read(&mut self.window[has..])?;
-        self.window.truncate(has + count);
-        self.is_read = count == 0;
-        let left = self.piece.end.map_or(u64::MAX, |end| end.saturating_sub(self.read_to));
-        let of_piece = (count as u64).min(left) as usize;
-        self.ends.extend(&self.window[has..has + of_piece], &self.dialect);
-        self.read_to += count as u64;
-        Ok(count > 0)
+        Ok(more.is_some())
     }
 
     /// How the piece ends, whichever state it begins with; reads what is left of it.
     pub(super) fn ends(&mut self) -> Result<Ends, SourceError> {
-        while self.piece.end.is_none_or(|end| self.read_to < end) {
-            self.used = self.window.len();
+        while !self.window.has_piece() {
+            self.window.advance(self.window.ahead().len());
             if !self.fill(READ_BYTES)? {
                 break;
             }
@@ -196,19 +129,19 @@ impl TextLines {
 
     /// The next row that begins in the piece; `None`: there is none.
     pub(super) fn next(&mut self) -> Result<Option<TextRow<'_>>, SourceError> {
-        if self.is_over || self.piece.end.is_some_and(|end| self.at >= end) {
+        if self.is_over || self.window.piece().ends_before(self.window.at()) {
             self.is_over = true;
             return Ok(None);
         }
         let mut wanted = READ_BYTES;
         let len = loop {
-            let ahead = &self.window[self.used..];
-            if !ahead.is_empty() || self.is_read {
+            let ahead = self.window.ahead();
+            if !ahead.is_empty() || self.window.is_read() {
                 if ahead.is_empty() {
                     self.is_over = true;
                     return Ok(None);
                 }
-                match find_row(ahead, self.is_read, &self.dialect, &mut self.fields) {
+                match find_row(ahead, self.window.is_read(), &self.dialect, &mut self.fields) {
                     Found::Row(len) => break len,
                     Found::Part if ahead.len() > ROW_BYTES_MAX => return Err(self.too_long()?),
                     Found::Part => wanted = wanted.max(ahead.len()),
@@ -218,18 +151,17 @@ impl TextLines {
             }
             self.fill(wanted)?;
         };
-        let (begin, lines) = (self.used, self.lines);
-        self.advance(len);
-        Ok(Some(TextRow { bytes: &self.window[begin..begin + len], fields: &self.fields, lines }))
+        let lines = self.window.lines();
+        Ok(Some(TextRow { bytes: self.window.take(len), fields: &self.fields, lines }))
     }
 
     /// An error at the row that is next.
     fn wrong(&self, what: String) -> Result<SourceError, SourceError> {
-        Ok(SourceError::Text { file: self.file.name().clone(), line: self.line(self.lines)?, what })
+        Ok(SourceError::Text { file: self.window.file().name().clone(), line: self.line(self.window.lines())?, what })
     }
 
     fn too_long(&self) -> Result<SourceError, SourceError> {
-        let ahead = &self.window[self.used..];
+        let ahead = self.window.ahead();
         let opens = |field: &Field| field.quoted && field.end >= ahead.len();
         // The field that goes on is behind those that were found.
         let at = self.fields.last().map_or(0, |field| field.end + usize::from(field.quoted) + 1);
@@ -246,18 +178,18 @@ impl TextLines {
     }
 
     fn open_quote(&self, at: usize, how_far: &str) -> Result<SourceError, SourceError> {
-        let before = &self.window[self.used..self.used + at];
-        let lines = self.lines + before.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let before = &self.window.ahead()[..at];
+        let lines = self.window.lines() + before.iter().filter(|byte| **byte == b'\n').count() as u64;
         let quote = self.dialect.quote.map_or(' ', char::from);
         let what = format!(
             "column {} begins with {quote}, and no {quote} closes it {how_far}; a {quote} within quotes is written twice",
             self.fields.len() + 1
         );
-        Ok(SourceError::Text { file: self.file.name().clone(), line: self.line(lines)?, what })
+        Ok(SourceError::Text { file: self.window.file().name().clone(), line: self.line(lines)?, what })
     }
 
     fn behind_quote(&self, at: usize) -> Result<SourceError, SourceError> {
-        let ahead = &self.window[self.used..];
+        let ahead = self.window.ahead();
         let text = String::from_utf8_lossy(&ahead[at..ahead.len().min(at + 20)]).into_owned();
         let quote = self.dialect.quote.map_or(' ', char::from);
         let column = self.fields.len() + 1;
@@ -266,17 +198,9 @@ impl TextLines {
         ))
     }
 
-    /// The line, from 1, that has so many line ends between the beginning of the piece and it: those before the piece are counted now.
+    /// The line, from 1, that has so many line ends between the beginning of the piece and it.
     pub(super) fn line(&self, lines: u64) -> Result<u64, SourceError> {
-        let (mut at, mut before) = (0, 0);
-        let mut bytes = vec![0; 64 << 10];
-        while at < self.piece.begin {
-            let count = (self.piece.begin - at).min(bytes.len() as u64) as usize;
-            self.file.read_at(at, &mut bytes[..count])?;
-            before += bytes[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
-            at += count as u64;
-        }
-        Ok(before + lines + 1)
+        self.window.line(lines)
     }
 }
 
@@ -361,12 +285,14 @@ impl TextRows {
         let own: u64 = arrays.iter().map(|array| own_bytes(&array.to_data(), true)).sum();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options);
-        let batch =
-            batch.map_err(|error| SourceError::Table { file: self.lines.file.name().clone(), error: error.into() })?;
+        let batch = batch.map_err(|error| SourceError::Table {
+            file: self.lines.window.file().name().clone(),
+            error: error.into(),
+        })?;
         let mut memory = std::mem::replace(&mut self.memory, Reservation::none(&self.budget));
         let denied = |denied| SourceError::Memory {
-            file: self.lines.file.name().clone(),
-            place: Place::Byte(self.lines.at),
+            file: self.lines.window.file().name().clone(),
+            place: Place::Byte(self.lines.window.at()),
             what: "a batch of its rows",
             denied,
         };
@@ -377,7 +303,7 @@ impl TextRows {
     }
 
     fn failure(&self, lines: u64, failed: Failed) -> Result<SourceError, SourceError> {
-        let (file, line) = (self.lines.file.name().clone(), self.lines.line(lines)?);
+        let (file, line) = (self.lines.window.file().name().clone(), self.lines.line(lines)?);
         Ok(match failed {
             Failed::Count(found) => {
                 let expected = self.names.len();
@@ -405,7 +331,16 @@ impl TextRows {
                         let schema = print_column(&column, &values::wider(field.data_type(), &value));
                         let expected = print_type(field.data_type());
                         let value = shown(&value);
-                        SourceError::Misfit(Box::new(Misfit { file, line, column, value, expected, schema }))
+                        let with_mixed = false;
+                        SourceError::Misfit(Box::new(Misfit {
+                            file,
+                            line,
+                            column,
+                            value,
+                            expected,
+                            schema,
+                            with_mixed,
+                        }))
                     }
                 }
             }
@@ -432,16 +367,6 @@ fn push(row: &TextRow<'_>, wanted: &mut [WantedColumn], dialect: &Dialect, scrat
         }
     }
     None
-}
-
-/// A value as errors show it.
-fn shown(value: &[u8]) -> String {
-    const SHOWN: usize = 60;
-    let text = String::from_utf8_lossy(&value[..value.len().min(4 * SHOWN)]);
-    match text.chars().count() > SHOWN {
-        true => format!("{}...", text.chars().take(SHOWN).collect::<String>()),
-        false => text.into_owned(),
-    }
 }
 
 impl Iterator for TextRows {
