@@ -204,7 +204,7 @@ fn on_a_cluster_a_folder_is_one_jobs_too_until_that_is_over() {
             kill_process(client, Signal::INT).unwrap();
         }
     });
-    run.expect(130, &["cancelled"]);
+    run.expect(130, &["interrupted"]);
     // As if the job had been lost with its cluster's servers: it left a claim, and is not known.
     let (job, claim) = claim.expect("work went on");
     fs::create_dir(scratch.path("left")).unwrap();

@@ -176,6 +176,9 @@ fn schemas_say_what_specs_may_say() {
     assert_eq!(schema["required"], json!(["kind", "inputs", "output"]));
     let all = exobus(&["schema"]).json();
     let titles: Vec<&str> = all["oneOf"].as_array().unwrap().iter().filter_map(|kind| kind["title"].as_str()).collect();
-    assert_eq!(titles, ["aggregate", "convert", "dedupe", "map_batches", "shuffle", "sort", "wordcount", "program"]);
+    assert_eq!(
+        titles,
+        ["aggregate", "convert", "dedupe", "group", "map_batches", "shuffle", "sort", "wordcount", "program"]
+    );
     exobus(&["schema", "sotr"]).expect(2, &["did you mean sort?"]);
 }

@@ -101,5 +101,6 @@ fn job(fields: &Fields<'_>) -> Result<GroupTable, SpecError> {
         },
     };
     let query = GroupQuery { by: owned("by"), aggregates, having: fields.parsed("having")?, top };
+    query.check().map_err(|(field, message)| invalid(field, message))?;
     Ok(GroupTable { table: rewrite(fields)?, query })
 }

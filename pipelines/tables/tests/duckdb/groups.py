@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 
 import compare
 
+# What is said of the first or last row of a group, which is known by its `id`.
+BY_ROW = ("first", "last")
 OF_FLOATS = ("sum", "avg", "variance", "stddev_pop")
 
 
@@ -17,8 +19,7 @@ def expression(aggregate, name):
     function, part = aggregate["function"], aggregate["part"]
     if function == "count":
         return f"count({name})" if aggregate["column"] else "count(*)"
-    if function in ("first", "last"):
-        # By the row that it is of.
+    if function in BY_ROW:
         return {"first": "min(id)", "last": "max(id)"}[function]
     if function in OF_FLOATS or function == "quantile_cont":
         return f"list({name}) filter ({name} is not null)"
@@ -42,7 +43,7 @@ def differ(oracle, written, by, aggregates, found):
     for at, aggregate in enumerate(aggregates):
         one, other = written.rows.column(aggregate["name"]).combine_chunks(), found.column(f"v{at}").combine_chunks()
         text = f"{aggregate['function']} of {aggregate['column']}"
-        if aggregate["function"] in ("first", "last"):
+        if aggregate["function"] in BY_ROW:
             what = differs(text, one, at_path(oracle, rows, aggregate["column"]).take(other.cast(pa.int64())))
         elif aggregate["function"] in OF_FLOATS or aggregate["function"] == "quantile_cont":
             what = numbers_differ(text, aggregate, one.to_pylist(), other.to_pylist())

@@ -79,7 +79,7 @@ def check_group(oracle, written, by, aggregates, having, top, size):
     per = top["per"] if top else []
     key = [{"column": column, "descending": False, "nulls": "Last"} for column in [*per, *(column for column in by if column not in per)]]
     keys, terms = ordered(oracle, "k", key)
-    columns = {f"a{at}": aggregate["column"] for at, aggregate in enumerate(aggregates) if aggregate["column"]}
+    columns = {f"a{at}": aggregate["column"] for at, aggregate in enumerate(aggregates) if aggregate["column"] and aggregate["function"] not in groups.BY_ROW}
     selects = [f"{groups.expression(aggregate, f'a{at}')} as v{at}" for at, aggregate in enumerate(aggregates)]
     query = f"select {', '.join([*keys, *selects])} from {oracle.rows_of({**keys, **columns})} group by {', '.join(keys)}"
     if having:

@@ -14,21 +14,19 @@ use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::strategies::auto::{self, Estimate, Explained};
 use exobus_shuffle::{Job, Plan, Sizes};
 use exobus_store::Align;
+use serde_bytes::ByteBuf;
 
 use super::exchange::{MESSAGE_BYTES, MapParams, MergeParams, map, merge};
-use super::query::{Asked, GroupQuery, Grouping};
-use super::reduce::{Made, PickParams, ReduceParams, WriteParams, pick, reduce, write};
-use super::top::TopRows;
-use crate::TableError;
+use super::query::{Asked, GroupQuery};
+use super::reduce::{BindParams, Made, PickParams, ReduceParams, WriteParams, bind, pick, reduce, write};
 use crate::block::Layout;
 use crate::jobs::dedupe::Keep;
 use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::rewrite::{Arrangement, Rewrite, Rewritten, cuts, map_outside_bytes, maps, refuse_beyond};
 use crate::jobs::row_limit::RowLimit;
-use crate::jobs::table::{Piece, Table};
+use crate::jobs::table::Piece;
 use crate::reading::Reading;
-use crate::semantics::stored_schema;
 
 /// Bytes of a partition that are aggregated at a time: the groups of so much fit the caches of a processor, about.
 const PARTITION_BYTES: u64 = 8 << 20;
@@ -127,20 +125,16 @@ struct Planned {
 impl Planned {
     /// Looks at the table, and refuses a query that is none for it, and one for which there is too little memory.
     async fn of(futures: &Futures, rewrite: &Rewrite, query: &GroupQuery) -> Result<Self, JobError> {
-        query.check()?;
+        query.check().map_err(|(_, what)| JobError::program(what))?;
         let reading = rewrite.reading.of_columns(query.columns());
         let rewrite = Rewrite { reading, ..rewrite.clone() };
         let described = Described::of(futures, &rewrite, &query.key(), true).await?;
-        let refused = |error: TableError| JobError::program(error);
-        let table = Table::decode(&described.layout).map_err(JobError::program)?.schema;
-        let grouping = Grouping::new(query, &table).map_err(refused)?;
-        let written = stored_schema(described.form.format().types(), &grouping.schema).map_err(refused)?;
-        if let Some(having) = &query.having {
-            having.bind(&written).map_err(refused)?;
-        }
-        TopRows::new(query, &written).map_err(refused)?;
-        let written = Layout::new(&written).map_err(refused)?;
-        let (value_bytes, asked) = (described.value_bytes(), Asked::new(query.clone()));
+        let asked = Asked::new(query.clone());
+        let params = BindParams { asked: asked.clone(), form: described.form };
+        let layout = futures.put(&described.layout)?;
+        let written: ByteBuf = futures.get_value(&futures.submit(bind, &params, &[layout.arg()])?).await?;
+        let written = Layout::decode(&written).map_err(JobError::program)?;
+        let value_bytes = described.value_bytes();
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
         let sizes = Sizes::of(&futures.nodes(), value_bytes + rows * KEY_BYTES);
         for file in &described.files {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use exobus_actors::registry::TaskError;
-use exobus_actors::task::JobError;
 use serde::{Deserialize, Serialize};
 
 use crate::TableError;
@@ -41,27 +40,26 @@ pub struct Top {
 }
 
 impl GroupQuery {
-    /// Refuses what is none for any table.
-    pub(super) fn check(&self) -> Result<(), JobError> {
-        let refused = |what: &str| Err(JobError::program(what));
+    /// Refuses what is none for any table: the field of a spec that says it, and why not.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.by.is_empty() {
-            return refused("groups are told apart by a column at least: --by COLUMN");
+            return Err(("by", "groups are told apart by a column at least: `by = \"COLUMN\"`".to_owned()));
         }
-        if let Some(column) = (1..self.by.len()).find(|at| self.by[..*at].contains(&self.by[*at])) {
-            return refused(&format!("--by names {} twice", self.by[column]));
+        if let Some(column) = twice(&self.by) {
+            return Err(("by", format!("`by` names {column} twice")));
         }
         let Some(top) = &self.top else { return Ok(()) };
         if top.rows == 0 {
-            return refused("--top 0 leaves no group: 1 is the least");
+            return Err(("top", "`top = 0` leaves no group: 1 is the least".to_owned()));
         }
         if let Some(per) = top.per.iter().find(|per| !self.by.contains(per)) {
             let by = self.by.join(", ");
-            return refused(&format!("--per {per} is no column of the groups, which are those of --by: {by}"));
+            return Err((
+                "per",
+                format!("`per = \"{per}\"` is no column of the groups, which are those of `by`: {by}"),
+            ));
         }
-        match (1..top.per.len()).find(|at| top.per[..*at].contains(&top.per[*at])) {
-            Some(column) => refused(&format!("--per names {} twice", top.per[column])),
-            None => Ok(()),
-        }
+        twice(&top.per).map_or(Ok(()), |column| Err(("per", format!("`per` names {column} twice"))))
     }
 
     /// The key by which groups are told apart, and in whose order they are written: that of the columns, those first of each of whose values some stay.
@@ -91,6 +89,11 @@ impl GroupQuery {
             Some(top) => top.per.iter().map(KeyColumn::rising).chain(top.order_by.iter().cloned()).collect(),
         }
     }
+}
+
+/// The first name that is there twice.
+fn twice(names: &[String]) -> Option<&String> {
+    (1..names.len()).find(|at| names[..*at].contains(&names[*at])).map(|at| &names[at])
 }
 
 /// Of which kind a message is on its way from a map to a reduce: which of [`Grouping::layouts`] it has.
@@ -409,6 +412,10 @@ impl Asked {
                 "keys are of version {version}, this release makes version {KEY_VERSION}"
             )));
         }
-        Grouping::new(&self.query, table).map(Arc::new).map_err(of_table)
+        Grouping::new(&self.query, table).map(Arc::new).map_err(|error| match error {
+            // Names of what is written are said by whoever asks.
+            TableError::NamesAlike { .. } => TaskError::request(error),
+            error => of_table(error),
+        })
     }
 }

@@ -23,9 +23,28 @@ use crate::block::{Gather, Layout, Limits, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
 use crate::jobs::table::{Table, write_rows};
-use crate::semantics::conformed;
+use crate::semantics::{conformed, stored_schema};
+use crate::sinks::FileForm;
 use crate::sources::{Reservation, value_bytes};
 use crate::{RowHasher, TableError};
+
+/// What `bind` is told. Its argument is the layout of the table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct BindParams {
+    pub(super) asked: Asked,
+    pub(super) form: FileForm,
+}
+
+/// The layout of what is written, encoded; a query that is none for the table is refused.
+#[task(name = "group.bind", deterministic = true)]
+pub(super) fn bind(context: &mut TaskContext<'_>, params: BindParams) -> Result<ByteBuf, TaskError> {
+    let query = params.asked.query();
+    let grouping = params.asked.grouping(&Table::of(context)?.schema)?;
+    let written = stored_schema(params.form.format().types(), &grouping.schema).map_err(of_table)?;
+    query.having.as_ref().map(|having| having.bind(&written)).transpose().map_err(of_table)?;
+    TopRows::new(query, &written).map_err(of_table)?;
+    Ok(ByteBuf::from(Layout::new(&written).map_err(of_table)?.encode()))
+}
 
 /// What `reduce` is told. Its arguments are the layout of the table, that of what is written, and one part of everything that is left to put together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
