@@ -16,14 +16,12 @@ use crate::TableError;
 use crate::block::{Limits, Messages, write_messages};
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::pieces::{PieceReader, value_of};
+use crate::jobs::rewrite::MESSAGE_BYTES;
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::{Piece, Table};
 use crate::reading::{Reading, Wanted};
 use crate::semantics::conformed;
 use crate::sources::Reservation;
-
-/// Bytes of the largest message of a part with more than one row.
-pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
 
 /// What `map` is told. Its arguments are the layout, the cuts and the pieces that it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use exobus_shuffle::kernels::order;
 
 use super::groups::Groups;
+use crate::jobs::rewrite::{in_common, prefix};
 
 /// Entries that the kernel is shown beforehand.
 const SAMPLE: usize = 1024;
@@ -32,21 +33,7 @@ fn common_bytes(groups: &Groups) -> usize {
         return 0;
     }
     let first = groups.key(0);
-    (1..groups.len() as u32).fold(first.len(), |common, group| {
-        let key = groups.key(group);
-        match key.get(..common) {
-            Some(begin) if begin == &first[..common] => common,
-            _ => first[..common].iter().zip(key).take_while(|(one, other)| one == other).count(),
-        }
-    })
-}
-
-/// The first bytes of a key as a number in their order.
-fn prefix(key: &[u8]) -> u64 {
-    let mut first = [0; 8];
-    let bytes = key.len().min(8);
-    first[..bytes].copy_from_slice(&key[..bytes]);
-    u64::from_be_bytes(first)
+    (1..groups.len() as u32).fold(first.len(), |common, group| in_common(first, common, groups.key(group)))
 }
 
 #[cfg(test)]

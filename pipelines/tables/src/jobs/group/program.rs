@@ -16,14 +16,16 @@ use exobus_shuffle::{Job, Plan, Sizes};
 use exobus_store::Align;
 use serde_bytes::ByteBuf;
 
-use super::exchange::{MESSAGE_BYTES, MapParams, MergeParams, map, merge};
+use super::exchange::{MapParams, MergeParams, map, merge};
 use super::query::{Asked, GroupQuery};
 use super::reduce::{BindParams, Made, PickParams, ReduceParams, WriteParams, bind, pick, reduce, write};
 use crate::block::Layout;
 use crate::jobs::dedupe::Keep;
 use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
-use crate::jobs::rewrite::{Arrangement, Rewrite, Rewritten, cuts, map_outside_bytes, maps, refuse_beyond};
+use crate::jobs::rewrite::{
+    Arrangement, MESSAGE_BYTES, Rewrite, Rewritten, cuts, map_outside_bytes, maps, refuse_beyond,
+};
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
 use crate::reading::Reading;

@@ -98,7 +98,7 @@ fn prefetch_key(rows: &impl Rows, pick: Pick) {
 }
 
 /// How many bytes this key has in common with so many first bytes of another one.
-pub(super) fn in_common(first: &[u8], common: usize, key: &[u8]) -> usize {
+pub(in crate::jobs) fn in_common(first: &[u8], common: usize, key: &[u8]) -> usize {
     match key.get(..common) {
         Some(begin) if begin == &first[..common] => common,
         _ => first[..common].iter().zip(key).take_while(|(one, other)| one == other).count(),
@@ -107,7 +107,7 @@ pub(super) fn in_common(first: &[u8], common: usize, key: &[u8]) -> usize {
 
 /// The first bytes of a key as a number in their order.
 #[inline]
-fn prefix(key: &[u8]) -> u64 {
+pub(in crate::jobs) fn prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
         None => {

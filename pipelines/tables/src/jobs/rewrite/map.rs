@@ -24,7 +24,7 @@ use crate::reading::{Reading, Wanted};
 use crate::sources::Reservation;
 
 /// Bytes of the largest message of a part with more than one row.
-pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
+pub(in crate::jobs) const MESSAGE_BYTES: u64 = 8 << 20;
 /// What a row takes while it is mapped, besides its values and what puts it in order: its place, its hash, and which partition it is of.
 const PLACED_BYTES: u64 = (size_of::<u64>() + size_of::<RowHash>() + size_of::<u32>()) as u64;
 

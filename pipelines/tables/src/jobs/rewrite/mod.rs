@@ -33,6 +33,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::arrangement::{Arrangement, MixedSeed, place_hash};
 pub(super) use self::cuts::cuts;
+pub(super) use self::entries::{in_common, prefix};
+pub(super) use self::map::MESSAGE_BYTES;
 pub(super) use self::plan::{map_outside_bytes, maps, refuse_beyond};
 pub(super) use self::program::{explain, run};
 use super::WriteOptions;
