@@ -48,7 +48,9 @@ use exobus_tables::sources::FixedBudget;
 use exobus_tables::sources::json::JsonMixed;
 
 pub use self::error::TableJobError;
-pub use self::verbs::{Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, MapBatches, Shuffle, Sort, Verb};
+pub use self::verbs::{
+    Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, MapBatches, Repartition, Shuffle, Sort, Verb,
+};
 use crate::commands::alone;
 use crate::config::{MemoryBudget, NodeConfig, Overrides};
 

@@ -10,7 +10,7 @@ use exobus_shuffle::{
 
 use exobus_tables::semantics::KeyColumn;
 
-use super::{GroupQueryArgs, GroupReadArgs, PlaceArgs, SettingArgs, TableReadArgs, TableWriteArgs, size};
+use super::{GroupQueryArgs, GroupReadArgs, PartsArgs, PlaceArgs, SettingArgs, TableReadArgs, TableWriteArgs, size};
 use crate::{
     config::{MemoryBudget, Setting},
     exit::Failure,
@@ -278,6 +278,8 @@ pub enum ExplainWhat {
     Dedupe(ExplainDedupeArgs),
     /// Groups, as if each row were one; nothing but what files say of themselves is read
     Group(ExplainGroupArgs),
+    /// A repartition: of files alone as a conversion, by columns or in folders as a sort
+    Repartition(ExplainRepartitionArgs),
     /// A conversion: how many files, and what memory each takes; nothing but what files say of themselves is read, unless rows are to be counted
     Convert(ExplainRowsArgs),
 }
@@ -359,6 +361,17 @@ pub struct ExplainGroupArgs {
     /// Files, and where it would run
     #[command(flatten)]
     pub files: ExplainFilesArgs,
+}
+
+/// `exobus explain repartition`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainRepartitionArgs {
+    /// Where its rows would go
+    #[command(flatten)]
+    pub parts: PartsArgs,
+    /// The table
+    #[command(flatten)]
+    pub table: ExplainTableArgs,
 }
 
 /// `exobus explain aggregate`

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AggregateArgs, ColumnArgs, ConvertArgs, CutsName, DedupeArgs, ExplainArgs, ExplainFilesArgs, ExplainTableArgs,
-    ExplainWhat, GroupArgs, GroupQueryArgs, JobArgs, SetupArgs, ShuffleArgs, SortArgs, TableArgs, TableReadArgs,
-    TableRowsArgs, TableWriteArgs, WordcountArgs,
+    ExplainWhat, GroupArgs, GroupQueryArgs, JobArgs, PartsArgs, RepartitionArgs, SetupArgs, ShuffleArgs, SortArgs,
+    TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs, WordcountArgs,
 };
 use crate::exit::{Exit, Failure};
 
@@ -96,6 +96,11 @@ impl Said {
             .texts("per", per)
     }
 
+    fn parts(&mut self, parts: &PartsArgs) -> &mut Self {
+        let PartsArgs { by, partition_by, max_folders } = parts;
+        self.key("by", by).texts("partition_by", partition_by).value("max_folders", *max_folders)
+    }
+
     fn key(&mut self, name: &str, key: &[KeyColumn]) -> &mut Self {
         self.texts(name, key)
     }
@@ -157,6 +162,13 @@ impl GroupArgs {
     }
 }
 
+impl RepartitionArgs {
+    /// The spec of the job.
+    pub fn spec(&self) -> Spec {
+        Said::default().table(&self.table).parts(&self.parts).spec("repartition")
+    }
+}
+
 impl ConvertArgs {
     /// The spec of the job.
     pub fn spec(&self) -> Spec {
@@ -204,6 +216,10 @@ impl ExplainArgs {
                 said.explained_files(&args.files).reads(&args.read.of_table()).writes(&args.write).groups(&args.query);
                 (said.spec("group"), &args.files.setup)
             }
+            ExplainWhat::Repartition(args) => {
+                let spec = said.explained_table(&args.table).parts(&args.parts).spec("repartition");
+                (spec, &args.table.files.setup)
+            }
             ExplainWhat::Convert(args) => {
                 said.explained_table(&args.table).value("rows_per_file", args.rows_per_file);
                 (said.spec("convert"), &args.table.files.setup)
@@ -249,6 +265,7 @@ mod tests {
             Command::Shuffle(args) => args.spec(),
             Command::Dedupe(args) => args.spec(),
             Command::Group(args) => args.spec(),
+            Command::Repartition(args) => args.spec(),
             Command::Convert(args) => args.spec(),
             Command::Wordcount(args) => args.spec(),
             Command::Aggregate(args) => args.spec(),
@@ -297,6 +314,8 @@ mod tests {
                 "x",
             ],
             &["wordcount", "/a", "-o", "/out"],
+            &["repartition", "/a", "-o", "/out", "--by", "x:desc", "--partition-by", "y,z", "--max-folders", "5"],
+            &["repartition", "/a", "-o", "/out", "--files", "5"],
             &["convert", "/a", "-o", "/out", "--select", "b,a", "--schema", "a int64", "--row-group-rows", "7"],
             &["convert", "/a", "-o", "/out", "--json-mixed", "text", "--input-format", "jsonl"],
         ] {

@@ -250,6 +250,38 @@ pub struct ConvertArgs {
     pub table: TableArgs,
 }
 
+/// Where the rows of a table go that is written in other files.
+#[derive(Debug, Clone, Args)]
+pub struct PartsArgs {
+    /// Columns; rows that are alike in them are in one file, or in one of each folder, in the order of these columns [default: rows stay in their order]
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',')]
+    pub by: Vec<KeyColumn>,
+    /// Columns whose values are folders, as Hive has them, day=2024-01-31/city=oslo, and which are in no file
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub partition_by: Vec<String>,
+    /// How many folders --partition-by may make: each has a file at least [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "partition_by")]
+    pub max_folders: Option<u64>,
+}
+
+impl PartsArgs {
+    /// Whether rows get another order, and go to other nodes.
+    pub fn move_rows(&self) -> bool {
+        !self.by.is_empty() || !self.partition_by.is_empty()
+    }
+}
+
+/// `exobus repartition`
+#[derive(Debug, Clone, Args)]
+pub struct RepartitionArgs {
+    /// Where its rows go
+    #[command(flatten)]
+    pub parts: PartsArgs,
+    /// The table
+    #[command(flatten)]
+    pub table: TableArgs,
+}
+
 /// `exobus show`
 #[derive(Debug, Clone, Args)]
 pub struct ShowArgs {

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{planned, session::Session};
 use crate::{
-    cli::{ExplainArgs, SetupArgs},
+    cli::{ExplainArgs, ExplainWhat, SetupArgs},
     exit::{Exit, Failure, OrExit},
     report::{bytes, count},
 };
@@ -22,8 +22,9 @@ pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     let (mut spec, setup) = args.spec();
     let session = Session::without_views(&setup.process)?;
     spec.make_absolute().or_exit(Exit::InputOutput)?;
-    let text = match &*spec.kind {
-        "convert" => told(session, &spec, setup, convert_for_people)?,
+    let text = match &args.what {
+        ExplainWhat::Convert(_) => told(session, &spec, setup, convert_for_people)?,
+        ExplainWhat::Repartition(args) if !args.parts.move_rows() => told(session, &spec, setup, convert_for_people)?,
         _ => told(session, &spec, setup, for_people)?,
     };
     // A closed stdout is no failure.

@@ -16,7 +16,7 @@ use exobus_shuffle::{
 use exobus_tables::{
     jobs::{
         Rewritten, TableJob as _, convert::ConvertTable, dedupe::DedupeTable, group::GroupTable, map_batches::MapTable,
-        shuffle::ShuffleTable, sort::SortTable,
+        repartition::RepartitionTable, shuffle::ShuffleTable, sort::SortTable,
     },
     kinds::check_inputs,
 };
@@ -57,6 +57,7 @@ impl Words {
             ShuffleTable::NAME => table("shuffled"),
             DedupeTable::NAME => table("deduplicated"),
             GroupTable::NAME => Self::Table(TableWords { did: "grouped", made: Some("groups") }),
+            RepartitionTable::NAME => table("repartitioned"),
             ConvertTable::NAME => table("converted"),
             MapTable::NAME => table("mapped"),
             WordCount::NAME => keyed("counted", "words", Some("different")),

@@ -1,9 +1,9 @@
-//! Jobs over files: `exobus shuffle`, `dedupe`, `group`, `convert`, `wordcount` and `aggregate`, in this process or on a cluster. What their
+//! Jobs over files: `exobus shuffle`, `dedupe`, `group`, `repartition`, `convert`, `wordcount` and `aggregate`, in this process or on a cluster. What their
 //! options say is a spec.
 
 use super::planned;
 use crate::{
-    cli::{AggregateArgs, ConvertArgs, DedupeArgs, GroupArgs, ShuffleArgs, WordcountArgs},
+    cli::{AggregateArgs, ConvertArgs, DedupeArgs, GroupArgs, RepartitionArgs, ShuffleArgs, WordcountArgs},
     exit::{Exit, Failure},
 };
 
@@ -20,6 +20,11 @@ pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
 /// Says something of the groups of a table and prints the summary.
 pub fn group_rows(args: &GroupArgs) -> Result<Exit, Failure> {
     planned::run(&args.job, args.spec())
+}
+
+/// Writes a table in other files and prints the summary.
+pub fn repartition_files(args: &RepartitionArgs) -> Result<Exit, Failure> {
+    planned::run(&args.table.job, args.spec())
 }
 
 /// Writes a table once more and prints the summary.

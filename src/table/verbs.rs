@@ -7,9 +7,10 @@ use exobus_tables::jobs::convert::ConvertTable;
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep};
 use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top};
 use exobus_tables::jobs::map_batches::{Batches, MapTable, MappedFile};
+use exobus_tables::jobs::repartition::RepartitionTable;
 use exobus_tables::jobs::shuffle::ShuffleTable;
 use exobus_tables::jobs::sort::SortTable;
-use exobus_tables::jobs::{FileSize, Rewrite, TableJob};
+use exobus_tables::jobs::{FileSize, Folders, Rewrite, TableJob};
 use exobus_tables::semantics::{KeyColumn, NoKeyColumn};
 
 use super::{Table, TableJobError};
@@ -61,6 +62,14 @@ pub struct Group {
     top: Option<u64>,
     order_by: Key,
     per: Vec<String>,
+}
+
+/// Rows go to so many files, those of a key together, or to folders.
+#[derive(Clone, Debug)]
+pub struct Repartition {
+    by: Key,
+    partition_by: Vec<String>,
+    folders_max: u64,
 }
 
 /// Rows become what a function makes of them.
@@ -208,6 +217,30 @@ impl Table {
         self.with(Group { by, aggregates, having: None, top: None, order_by, per: Vec::new() })
     }
 
+    /// The rows in so many files: in their order and of even length, unless [`by`](Table::by) puts rows of a key together, or
+    /// [`partition_by`](Table::partition_by) has them in folders. With either, [`file_bytes`](Table::file_bytes) may say instead how
+    /// large files are.
+    ///
+    /// ```
+    /// use exobus::Table;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (file, output) = (folder.path().join("sales.csv"), folder.path().join("by-city"));
+    /// std::fs::write(&file, "city,price\nrome,3\noslo,4\nrome,8\n")?;
+    /// let by_city = Table::read(&file).repartition(1).partition_by(["city"]);
+    /// # let by_city = by_city.memory(128 << 20).executors(2);
+    /// assert_eq!(by_city.write(&output)?.files, 2);
+    /// assert_eq!(std::fs::read_to_string(output.join("city=rome/part-00000.csv"))?, "price\n3\n8\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn repartition(self, files: u32) -> Table<Repartition> {
+        let verb = Repartition { by: Ok(Vec::new()), partition_by: Vec::new(), folders_max: Folders::MAX };
+        self.with(verb).files(files)
+    }
+
     /// What a function of the program's own makes of the rows, batch by batch and in their order. The function is a task, so nodes of a cluster
     /// run it whose binary has it; it says `deterministic` where it gives the same rows each time. Its columns are those that it gives
     /// for a batch without rows. Files end as without a verb, by the rows or bytes that are read.
@@ -266,6 +299,29 @@ impl Table {
     #[must_use]
     pub fn rows_per_file(mut self, rows: u64) -> Self {
         self.writing.file_size = FileSize::Rows(rows.max(1));
+        self
+    }
+}
+
+impl Table<Repartition> {
+    /// Columns; rows that are alike in them are in one file, or in one of each folder, in the order of these columns.
+    #[must_use]
+    pub fn by<K: IntoKeyColumn>(mut self, columns: impl IntoIterator<Item = K>) -> Self {
+        self.verb.by = key(columns);
+        self
+    }
+
+    /// Columns whose values are folders, as Hive has them (`day=2024-01-31/city=oslo`), and which are in no file.
+    #[must_use]
+    pub fn partition_by<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
+        self.verb.partition_by = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// How many folders there may be, 1 at least. Default: 10 000.
+    #[must_use]
+    pub fn max_folders(mut self, folders: u64) -> Self {
+        self.verb.folders_max = folders.max(1);
         self
     }
 }
@@ -401,6 +457,7 @@ impl sealed::Sealed for Sort {}
 impl sealed::Sealed for Shuffle {}
 impl sealed::Sealed for Dedupe {}
 impl sealed::Sealed for Group {}
+impl sealed::Sealed for Repartition {}
 impl sealed::Sealed for MapBatches {}
 
 impl Verb for Convert {
@@ -452,6 +509,17 @@ impl Verb for Group {
             None => return Err(TableJobError::NoTop),
         };
         Ok(GroupTable { table, query: GroupQuery { by, aggregates: aggregates?, having, top } })
+    }
+}
+
+impl Verb for Repartition {
+    type Params = RepartitionTable;
+    const PROGRAM: &'static str = "table.repartition@1";
+
+    fn params(self, table: Rewrite) -> Result<RepartitionTable, TableJobError> {
+        let Self { by, partition_by: columns, folders_max } = self;
+        let folders = (!columns.is_empty()).then_some(Folders { columns, folders_max });
+        Ok(RepartitionTable { table, by: by?, folders })
     }
 }
 

@@ -26,6 +26,7 @@ pub mod expression;
 pub mod fuzzing;
 mod guard;
 mod hint;
+mod hive;
 mod ipc_schema;
 pub mod jobs;
 pub mod kinds;

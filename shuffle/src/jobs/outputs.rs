@@ -11,7 +11,7 @@ use exobus_actors::ids::JobId;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::JobError;
-use exobus_files::{ClaimLock, Claimed, FileError, IoBuffer, OutputFile, OutputFolder, Schema, Token};
+use exobus_files::{ClaimLock, Claimed, FileError, IoBuffer, OutputFile, OutputFolder, Schema, Token, is_inside};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub(crate) fn prepare(context: &mut TaskContext<'_>, params: PrepareParams) -> R
     })
 }
 
-/// What `commit` is told. Each member of its only argument is a value with a field `token`.
+/// What `commit` is told. Each member of its only argument is a value with a field `token`, or with a field `tokens`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommitParams {
     #[serde(with = "exobus_actors::paths")]
@@ -57,10 +57,13 @@ pub(crate) struct CommitParams {
     schema: Schema,
 }
 
-/// What a reduce returns besides what its job wants to know of it.
+/// What a reduce returns besides what its job wants to know of it: a file, or several in the order of their rows.
 #[derive(Deserialize)]
 struct Finished {
-    token: Token,
+    #[serde(default)]
+    token: Option<Token>,
+    #[serde(default)]
+    tokens: Option<Vec<Token>>,
 }
 
 /// Gives the files of a set of outputs of reduces their final names.
@@ -73,12 +76,17 @@ pub(crate) fn commit(context: &mut TaskContext<'_>, params: CommitParams) -> Res
     folder.commit(&attempt_name(context), (&params.program, &params.schema), |take| {
         blocks.iter().try_for_each(|block| {
             context.check_cancelled()?;
-            let Finished { token } = rmp_serde::from_slice(block).map_err(TaskError::fatal)?;
-            // Names of files in the folder, and of no others.
-            if token.name.contains('/') || token.temporary.contains('/') {
-                return Err(TaskError::fatal(format!("{:?} is no name of a file", token.name)));
+            let Finished { token, tokens } = rmp_serde::from_slice(block).map_err(TaskError::fatal)?;
+            if token.is_none() && tokens.is_none() {
+                return Err(TaskError::fatal("an output says of no file whether it wrote one"));
             }
-            Ok(take(&token)?)
+            token.iter().chain(tokens.iter().flatten()).try_for_each(|token| {
+                // Names of files in the folder, and of no others.
+                match is_inside(&token.name) && is_inside(&token.temporary) {
+                    true => Ok(take(token)?),
+                    false => Err(TaskError::fatal(format!("{:?} is no name of a file", token.name))),
+                }
+            })
         })
     })
 }
@@ -111,20 +119,20 @@ pub fn create_file(
     }
 }
 
-/// Ends a file of a task, with so many rows in it.
+/// Ends a file of a task, with so many rows in it; the buffers that it was written with may be those of the next one.
 pub fn finish_file(
     context: &mut TaskContext<'_>,
     output: &Path,
     file: OutputFile,
     rows: u64,
-) -> Result<Token, TaskError> {
-    let (token, _buffers) = file.finish(rows)?;
+) -> Result<(Token, Vec<IoBuffer>), TaskError> {
+    let (token, buffers) = file.finish(rows)?;
     if context.cancelled() {
         OutputFolder::new(output, context.job())?.abort(&token)?;
         return Err(TaskError::Cancelled);
     }
     context.wrote_outside(token.bytes);
-    Ok(token)
+    Ok((token, buffers))
 }
 
 /// A file of a task for what writes bytes and knows I/O errors only.

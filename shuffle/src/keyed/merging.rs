@@ -224,7 +224,7 @@ fn write_file<J: Registered, R: RowRun>(
         Some(failure) => return Err(failure.into()),
         None => reduced?,
     };
-    let token = finish_file(context, &params.directory, file.into_output(), keys)?;
+    let (token, _) = finish_file(context, &params.directory, file.into_output(), keys)?;
     for (arg, read) in of.iter().zip(merge.read()) {
         context.consumed(*arg, read.bytes, read.rows, read.row_hash);
     }

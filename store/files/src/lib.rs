@@ -38,7 +38,7 @@ pub use folder::{
 pub use inputs::visit_files;
 pub use local::{DirectFile, LocalFiles, Placed, place, sync_dir};
 pub use location::{Location, is_hidden};
-pub use output::{IoBuffer, OutputFile, Token, part_name, range_name};
+pub use output::{IoBuffer, OutputFile, Token, is_inside, part_name, range_name};
 pub use registry::register;
 pub use system::{Access, Entries, Entry, FileStatus, FileSystem, Kind, ReadFile, Version, WriteFile};
 

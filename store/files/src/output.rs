@@ -27,7 +27,7 @@ pub type IoBuffer = Box<dyn DerefMut<Target = [u8]> + Send>;
 pub struct Token {
     /// What the file system knows it by until then: the name of the attempt's file, or of an upload.
     pub temporary: String,
-    /// What it will be called.
+    /// What it will be called: its name in the folder, behind those of the folders in it that it is in (`day=1/part-00000`).
     pub name: String,
     /// Rows in it.
     pub rows: u64,
@@ -270,6 +270,16 @@ impl Drop for Writer {
 /// The part of a buffer that direct requests can use.
 fn usable(buffer: &IoBuffer) -> usize {
     buffer.len() / ALIGNMENT * ALIGNMENT
+}
+
+/// Whether a name is that of a file in a folder, or in folders in it (`day=1/part-00000`): it leads to no other place.
+pub fn is_inside(name: &str) -> bool {
+    name.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// The folders that a file of such a name is in, from the outermost on: `a` and `a/b` of `a/b/part-00000`.
+pub(crate) fn folders_of(name: &str) -> impl DoubleEndedIterator<Item = &str> {
+    name.match_indices('/').map(move |(at, _)| &name[..at])
 }
 
 /// The name of output `index` of `count`: `part-00000` and so on, with as many digits as make the order of names that of

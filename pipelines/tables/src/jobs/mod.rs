@@ -5,6 +5,7 @@
 //! - [`dedupe`]: one row of each key;
 //! - [`group`]: what is said of rows that are alike in some columns;
 //! - [`convert`]: rows as they are, in files of another format or length;
+//! - [`repartition`]: rows in as many files as are wanted, those that are alike in some columns together, or in folders by the values of some columns;
 //! - [`map_batches`]: what a function makes of them.
 //!
 //! All of them read files within memory that is asked for ([`ReadOptions`](crate::reading::ReadOptions)), write files whose bytes follow from the input and the options alone ([`WriteOptions`]), and prove that no
@@ -21,6 +22,7 @@ pub mod map_batches;
 mod mapping;
 mod output;
 mod pieces;
+pub mod repartition;
 mod rewrite;
 mod row_limit;
 pub mod shuffle;
@@ -36,7 +38,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use output::{FileSize, WriteOptions};
-pub use rewrite::{Rewrite, Rewritten};
+pub use rewrite::{Folders, Rewrite, Rewritten};
 
 /// A job over a table, by what it is told: what whoever runs one does with all of them alike.
 pub trait TableJob: Serialize + DeserializeOwned + Send + 'static {

@@ -208,8 +208,17 @@ impl<'a> PartWriter<'a> {
 
     /// Ends it, and reads it back where that is wanted.
     pub(super) fn finish(self, context: &mut TaskContext<'_>, params: &FileParams) -> Result<Written, TaskError> {
+        Ok(self.finish_with_buffers(context, params)?.0)
+    }
+
+    /// The same; the buffers may be those of the next file.
+    pub(super) fn finish_with_buffers(
+        self,
+        context: &mut TaskContext<'_>,
+        params: &FileParams,
+    ) -> Result<(Written, Vec<IoBuffer>), TaskError> {
         let (file, rows) = self.sink.finish().map_err(|error| failed(&self.budget, &self.failure, error))?;
-        let token = outputs::finish_file(context, &params.directory, file.into_output(), rows)?;
+        let (token, buffers) = outputs::finish_file(context, &params.directory, file.into_output(), rows)?;
         if self.verify.is_some() {
             let folder = OutputFolder::new(&params.directory, context.job())?;
             let place = folder.working_place().join(&token.temporary);
@@ -225,7 +234,7 @@ impl<'a> PartWriter<'a> {
             }
             context.read_outside(token.bytes);
         }
-        Ok(Written { token, row_hash: self.row_hash })
+        Ok((Written { token, row_hash: self.row_hash }, buffers))
     }
 }
 

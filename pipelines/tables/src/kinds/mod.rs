@@ -4,6 +4,7 @@ mod convert;
 mod dedupe;
 mod group;
 mod map_batches;
+mod repartition;
 mod shuffle;
 mod sort;
 #[cfg(test)]

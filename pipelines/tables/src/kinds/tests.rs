@@ -14,9 +14,10 @@ use serde::de::DeserializeOwned;
 use crate::jobs::convert::ConvertTable;
 use crate::jobs::dedupe::{DedupeTable, Keep};
 use crate::jobs::map_batches::{Batches, MapTable, MappedFile};
+use crate::jobs::repartition::RepartitionTable;
 use crate::jobs::shuffle::ShuffleTable;
 use crate::jobs::sort::SortTable;
-use crate::jobs::{FileSize, WriteOptions};
+use crate::jobs::{FileSize, Folders, WriteOptions};
 use crate::reading::ReadOptions;
 use crate::semantics::{KeyColumn, Nulls};
 use crate::sinks::{Compression, OutputFormat};
@@ -162,6 +163,25 @@ fn tables_are_deduplicated_by_a_key_and_records_by_theirs() {
     assert!(message.contains("`key = \"COLUMN\"`"), "{message}");
 }
 
+#[test]
+fn tables_are_repartitioned_into_files_by_columns_or_into_folders() {
+    let files = Files::make();
+    let repartition =
+        |more| -> RepartitionTable { files.params("table.repartition@1", ("repartition", "table.csv", more)) };
+    let told = repartition("partitions = 3");
+    assert_eq!((told.table.writing.file_size, told.moves_rows()), (FileSize::Count(3), false));
+    let told = repartition("by = ['word', 'id:desc']\npartition_by = 'word'\nmax_folders = 7");
+    let id = KeyColumn { descending: true, ..KeyColumn::rising("id") };
+    assert_eq!(told.by, [KeyColumn::rising("word"), id]);
+    assert_eq!(told.folders, Some(Folders { columns: vec!["word".into()], folders_max: 7 }));
+    assert_eq!(repartition("partition_by = ['word']").folders, Some(Folders::of(vec!["word".into()])));
+    let (code, at, message) = files.refused("repartition", "table.csv", "file_bytes = '1MB'");
+    assert_eq!((code, at.as_str()), (SpecCode::Invalid, "partitions"));
+    assert!(message.contains("`partition_by = \"COLUMN\"`"), "{message}");
+    let (_, at, message) = files.refused("repartition", "table.csv", "partitions = 2\nmax_folders = 7");
+    assert!(at == "max_folders" && message.contains("`partition_by`"), "{message}");
+}
+
 #[task(name = "kinds.clean", version = 3, deterministic = true)]
 fn clean(context: &mut TaskContext<'_>, batches: Batches) -> Result<MappedFile, TaskError> {
     batches.map(context, Ok)
@@ -207,6 +227,8 @@ fn what_is_explained_needs_no_output() {
         ("shuffle", "table.csv", "", "table.shuffle.explain@1"),
         ("dedupe", "records", "", "table.dedupe.explain@1"),
         ("convert", "records", "", "table.convert.explain@1"),
+        ("repartition", "table.csv", "partitions = 2", "table.convert.explain@1"),
+        ("repartition", "table.csv", "partition_by = 'word'", "table.repartition.explain@1"),
     ] {
         let mut spec = files.spec(kind, input, more);
         spec.fields.remove("output");

@@ -223,7 +223,7 @@ impl SourceError {
 }
 
 /// A value as errors show it: its beginning, where it is long.
-pub(super) fn shown(value: &[u8]) -> String {
+pub(crate) fn shown(value: &[u8]) -> String {
     const SHOWN: usize = 60;
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * SHOWN)]);
     match text.chars().count() > SHOWN {

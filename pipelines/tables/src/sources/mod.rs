@@ -28,6 +28,7 @@ pub mod text;
 
 pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
 pub(crate) use batches::{array_bytes, is_counted_by_row, larger_row, value_bytes};
+pub(crate) use error::shown;
 pub use error::{Misfit, Place, SourceError};
 pub use format::InputFormat;
 pub(crate) use format::alike;

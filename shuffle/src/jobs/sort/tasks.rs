@@ -310,7 +310,7 @@ fn write_file<S: RunSource>(
         output.advance(merged);
     }
     let (rows, row_hash) = (merge.rows(), merge.row_hash());
-    let token = outputs::finish_file(context, &params.directory, output, rows)?;
+    let (token, _) = outputs::finish_file(context, &params.directory, output, rows)?;
     account(context, 0, &sealed, Output { bytes: rows * RECORD_BYTES as u64, rows, row_hash });
     Ok(Reduced { token, row_hash })
 }

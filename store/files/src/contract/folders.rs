@@ -268,6 +268,52 @@ pub fn what_somebody_else_puts_there_fails_the_commit_and_stays(fixture: &Fixtur
     }
 }
 
+/// Folders in it are made by the commit, and go with the files in them; what somebody else has put there stays.
+pub fn files_in_folders_of_it_are_committed_and_withdrawn_as_others_are(fixture: &Fixture) {
+    const NAMES: [&str; 4] =
+        ["day=1/part-00000", "day=1/part-00001", "day=2/at=%2F/part-00001", "day=2/at=x/part-00001"];
+    let write = |folder: &OutputFolder| -> Vec<Token> {
+        let file = |(part, name): (usize, &str)| {
+            let mut file = folder.create(name, "1", buffers(), 0).unwrap();
+            file.write(&content(folder.job(), part)).unwrap();
+            file.finish(part as u64).unwrap().0
+        };
+        NAMES.into_iter().enumerate().map(file).collect()
+    };
+    for end in ["committed", "withdrawn", "stranger"] {
+        let folder = fixture.folder.join(end);
+        let one = OutputFolder::new(&folder, ONE).unwrap();
+        assert_eq!(one.claim(&LAB, None).unwrap(), Claimed::Now);
+        let tokens = write(&one);
+        assert!(names(&folder).is_empty());
+        if end == "stranger" {
+            (fixture.put)(&folder.join("day=1").join("stranger"), b"{}");
+            let error = commit(&one, &tokens).unwrap_err();
+            assert!(
+                matches!(&error, FileError::Foreign { path, job: ONE } if path.ends_with("day=1/stranger")),
+                "{error}"
+            );
+        }
+        if end != "committed" {
+            one.withdraw(None).unwrap();
+            let left = if end == "stranger" { vec!["day=1"] } else { vec![] };
+            let listed = folder.system().unwrap().look_up(&folder).map_or_else(|_| Vec::new(), |_| names(&folder));
+            assert_eq!(listed, left, "{end}");
+            continue;
+        }
+        commit(&one, &tokens).unwrap();
+        commit(&one, &tokens).unwrap();
+        one.withdraw(None).unwrap();
+        let manifest = Manifest::read(&folder).unwrap().unwrap();
+        assert_eq!(manifest.files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), NAMES);
+        for (part, name) in NAMES.into_iter().enumerate() {
+            let file = name.split('/').fold(folder.clone(), |folder, name| folder.join(name));
+            assert!(read(&file).unwrap() == content(ONE, part), "{name}");
+        }
+        assert_eq!((fixture.count)(&folder), NAMES.len() + 1);
+    }
+}
+
 /// A function of the job is not deterministic.
 pub fn a_run_that_has_made_something_else_says_so_and_changes_nothing(fixture: &Fixture) {
     let one = claimed(fixture, ONE);

@@ -66,6 +66,7 @@ macro_rules! file_system_contract {
                 folders::a_commit_that_is_stopped_anywhere_is_done_again_or_withdrawn,
                 folders::nothing_is_left_of_a_job_that_withdraws_and_it_commits_nothing_any_more,
                 folders::what_somebody_else_puts_there_fails_the_commit_and_stays,
+                folders::files_in_folders_of_it_are_committed_and_withdrawn_as_others_are,
                 folders::a_run_that_has_made_something_else_says_so_and_changes_nothing,
                 folders::a_job_that_has_committed_and_does_not_know_it_writes_and_commits_again,
                 folders::a_folder_is_taken_over_from_a_job_that_is_over,

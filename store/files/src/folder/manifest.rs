@@ -62,7 +62,7 @@ impl Schema {
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// Its name in the folder.
+    /// Its name in the folder, behind those of the folders in it that it is in.
     pub name: String,
     /// Rows in it.
     pub rows: u64,

@@ -21,7 +21,7 @@ pub use claim::{CLAIM, Claim, Claimant, LockState, Met, Standing};
 pub(crate) use manifest::FORMAT as MANIFEST_FORMAT;
 pub use manifest::{MANIFEST, Manifest, ManifestFile, ManifestWriter, Schema};
 
-use crate::{FileError, IoBuffer, Location, OutputFile, Token, WriteFile};
+use crate::{FileError, IoBuffer, Location, OutputFile, Token, WriteFile, is_inside};
 
 /// The folder, as one job sees it.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl OutputFolder {
         self.backend.is_closed()
     }
 
-    /// Begins the file `name`, to be written through `buffers`, as [`OutputFile`] does. `attempt` tells attempts at the same file apart; what an earlier
+    /// Begins the file `name`, which may be in folders of this one (`day=1/part-00000`), to be written through `buffers`, as [`OutputFile`] does. `attempt` tells attempts at the same file apart; what an earlier
     /// life of the same attempt left is replaced. `bytes_hint`: how long it will be, in bytes, where that is known, else 0: room for it is
     /// taken at once, so that a full disk shows early.
     ///
@@ -199,7 +199,7 @@ impl OutputFolder {
     /// The folder is not there or not writable; the disk is full.
     ///
     /// # Panics
-    /// There is no buffer, one is shorter than [`ALIGNMENT`](crate::ALIGNMENT), or a name has a `/`.
+    /// There is no buffer, one is shorter than [`ALIGNMENT`](crate::ALIGNMENT), the name [leads elsewhere](crate::is_inside), or that of the attempt has a `/`.
     pub fn create(
         &self,
         name: &str,
@@ -218,7 +218,7 @@ impl OutputFolder {
     /// # Panics
     /// As there.
     pub fn begin(&self, name: &str, attempt: &str, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
-        assert!(!name.contains('/') && !attempt.contains('/'), "names inside a directory: {name:?}, {attempt:?}");
+        assert!(is_inside(name) && !attempt.contains('/'), "names inside a directory: {name:?}, {attempt:?}");
         assert!(!attempt.contains('.'), "the name ends where the attempt begins: {attempt:?}");
         self.backend.begin(name, attempt, bytes_hint)
     }

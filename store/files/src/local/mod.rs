@@ -76,8 +76,8 @@ impl FileSystem for LocalFiles {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let begun = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
-        Ok(Arc::new(AttemptFile::begin(&begun, Some(path), bytes_hint)?))
+        let begun = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
+        Ok(Arc::new(AttemptFile::begin(directory, &begun, Some(path), bytes_hint)?))
     }
 
     fn output_folder(&self, folder: &Location, job: JobId) -> Result<Box<dyn FolderBackend>, FileError> {

@@ -14,23 +14,26 @@ use crate::{FileError, Location, ReadFile as _, WriteFile};
 pub(super) struct AttemptFile {
     file: DirectFile,
     path: PathBuf,
+    /// What its token calls it.
+    name: String,
     /// What it is called when it is finished, in place of its own name; `None`: the commit sees to that.
     becomes: Option<PathBuf>,
     finished: AtomicBool,
 }
 
 impl AttemptFile {
-    /// Begins the file `path`.
-    pub(super) fn begin(path: &Path, becomes: Option<&Path>, bytes_hint: u64) -> Result<Self, FileError> {
+    /// Begins the file `name` in a folder, or in folders in it, which are there.
+    pub(super) fn begin(folder: &Path, name: &str, becomes: Option<&Path>, bytes_hint: u64) -> Result<Self, FileError> {
+        let path = folder.join(name);
         // What has the name may have its final one, too: a file that somebody reads is never written to.
-        match std::fs::remove_file(path) {
+        match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(FileError::io(path, "remove", 0, error));
+                return Err(FileError::io(&path, "remove", 0, error));
             }
             _ => {}
         }
-        let (file, becomes) = (DirectFile::create(path)?, becomes.map(Path::to_owned));
-        let begun = Self { file, path: path.to_owned(), becomes, finished: AtomicBool::new(false) };
+        let (file, becomes) = (DirectFile::create(&path)?, becomes.map(Path::to_owned));
+        let begun = Self { file, path, name: name.to_owned(), becomes, finished: AtomicBool::new(false) };
         begun.file.reserve(bytes_hint)?;
         Ok(begun)
     }
@@ -68,7 +71,7 @@ impl WriteFile for AttemptFile {
             }
         }
         self.finished.store(true, Ordering::Release);
-        Ok(self.path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+        Ok(self.name.clone())
     }
 }
 

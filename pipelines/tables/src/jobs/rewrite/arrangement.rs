@@ -8,6 +8,7 @@ use exobus_actors::registry::TaskError;
 use serde::{Deserialize, Serialize};
 use twox_hash::{XxHash3_64, XxHash3_128};
 
+use super::folders::Folders;
 use crate::TableError;
 use crate::jobs::budget::of_table;
 use crate::jobs::dedupe::Keep;
@@ -23,6 +24,12 @@ pub(in crate::jobs) struct Arrangement {
     /// Of rows of one key one stays.
     distinct: Option<Distinct>,
     version: u32,
+    /// Rows of one key are in one file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    together: bool,
+    /// The first columns of the key are folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folders: Option<Folders>,
 }
 
 /// What decides first; places decide behind it.
@@ -42,19 +49,31 @@ struct Distinct {
 }
 
 impl Arrangement {
+    fn of(order: RowOrder) -> Self {
+        Self { order, distinct: None, version: KEY_VERSION, together: false, folders: None }
+    }
+
     /// In the order of a key.
     pub(in crate::jobs) fn by_key(key: Vec<KeyColumn>) -> Self {
-        Self { order: RowOrder::Key(key), distinct: None, version: KEY_VERSION }
+        Self::of(RowOrder::Key(key))
     }
 
     /// In an order that follows from a seed.
     pub(in crate::jobs) fn at_random(seed: u64) -> Self {
-        Self { order: RowOrder::Random(seed), distinct: None, version: KEY_VERSION }
+        Self::of(RowOrder::Random(seed))
     }
 
     /// One row of each key, in the order of these.
     pub(in crate::jobs) fn distinct(key: Vec<KeyColumn>, order_by: Vec<KeyColumn>, keep: Keep) -> Self {
-        Self { order: RowOrder::Key(key), distinct: Some(Distinct { order_by, keep }), version: KEY_VERSION }
+        Self { distinct: Some(Distinct { order_by, keep }), ..Self::by_key(key) }
+    }
+
+    /// In the order of folders and then of a key, of which all rows of a folder are in one file.
+    pub(in crate::jobs) fn parts(folders: Option<Folders>, by: Vec<KeyColumn>) -> Self {
+        let together = !by.is_empty();
+        let columns = folders.iter().flat_map(|folders| &folders.columns).map(KeyColumn::rising);
+        let key = columns.chain(by).collect();
+        Self { together, folders, ..Self::by_key(key) }
     }
 
     /// The columns by whose values rows are put in order, all together.
@@ -87,9 +106,20 @@ impl Arrangement {
         }
     }
 
-    /// Whether of rows of one key one stays; files end where keys do, then.
-    pub(super) fn is_distinct(&self) -> bool {
-        self.distinct.is_some()
+    /// Whether rows of one key come together, since one of them stays or all are in one file; files end where keys do, then.
+    pub(super) fn is_together(&self) -> bool {
+        self.together || self.distinct.is_some()
+    }
+
+    /// The folders that rows go to.
+    pub(super) fn folders(&self) -> Option<&Folders> {
+        self.folders.as_ref()
+    }
+
+    /// By which of their columns the rows of a file are in order.
+    pub(super) fn sorted_by(&self) -> Vec<KeyColumn> {
+        let is_folder = |key: &&KeyColumn| self.folders.iter().any(|folders| folders.columns.contains(&key.column));
+        self.key().unwrap_or_default().iter().filter(|key| !is_folder(key)).cloned().collect()
     }
 
     /// What puts rows of this schema in order.

@@ -87,7 +87,7 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
 }
 
 /// How a task fails over a row whose input file nobody knows any longer.
-fn refused(error: TableError, file: impl std::fmt::Display) -> TaskError {
+pub(super) fn refused(error: TableError, file: impl std::fmt::Display) -> TaskError {
     match error.of_row() {
         Some((.., what)) => TaskError::data(format!("a row of output file {file}: {what}")),
         None => of_table(error),
@@ -95,17 +95,17 @@ fn refused(error: TableError, file: impl std::fmt::Display) -> TaskError {
 }
 
 /// What is merged or reduced, by argument.
-fn arguments(context: &TaskContext<'_>) -> Vec<Vec<Block>> {
+pub(super) fn arguments(context: &TaskContext<'_>) -> Vec<Vec<Block>> {
     (1..context.args()).map(|arg| context.blocks(arg)).collect()
 }
 
 /// What was sealed of each of these arguments.
-fn sealed(args: &[Vec<Block>]) -> Vec<Vec<Output>> {
+pub(super) fn sealed(args: &[Vec<Block>]) -> Vec<Vec<Output>> {
     args.iter().map(|blocks| reads::sealed(blocks)).collect()
 }
 
 /// The rows of each of these parts.
-fn runs_of(
+pub(super) fn runs_of(
     table: &Table,
     parts: impl Iterator<Item = Block>,
 ) -> impl Iterator<Item = Result<Vec<RecordBatch>, TableError>> {
@@ -125,16 +125,17 @@ pub(super) struct ReduceParams {
     pub(super) arrangement: Arrangement,
 }
 
-/// What `reduce` made.
+/// What a reduce made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Reduced {
-    pub(super) token: Token,
+    /// The files, in the order of their rows.
+    pub(super) tokens: Vec<Token>,
     pub(super) row_hash: RowHash,
     pub(super) dropped: Output,
 }
 
 /// Parts in order, merged into a file.
-#[task(name = "table.reduce", version = 2, deterministic = true)]
+#[task(name = "table.reduce", version = 3, deterministic = true)]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
@@ -149,25 +150,51 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let of_rows = (&table.schema, &table.hasher);
     let mut file = PartWriter::create(context, &params.file, buffers, of_rows, &budget)?;
     let in_file = |error| refused(error, &params.file.name);
-    let (mut dropped, mut next) = (Output::default(), Vec::new());
-    while let Some(merged) = merging.next().map_err(|error| budget.of_order(error))? {
+    let mut dropped = Output::default();
+    merged_rows(&mut merging, &budget, |rows| {
         context.check_cancelled()?;
-        next.extend(merged.rows);
-        let whole = next.len() / ROWS_AT_ONCE * ROWS_AT_ONCE;
-        next[..whole]
-            .chunks(ROWS_AT_ONCE)
-            .try_for_each(|rows| file.write((&gather, &Limits::default()), rows, in_file))?;
-        next.drain(..whole);
-        let row_hash = gather.row_hash(&table.hasher, &merged.dropped).map_err(of_table)?;
-        dropped.add(Output { bytes: 0, rows: merged.dropped.len() as u64, row_hash });
-    }
-    if !next.is_empty() {
-        file.write((&gather, &Limits::default()), &next, in_file)?;
-    }
+        match rows {
+            MergedRows::Stay(rows) => file.write((&gather, &Limits::default()), rows, in_file),
+            MergedRows::LeftOut(rows) => {
+                let row_hash = gather.row_hash(&table.hasher, rows).map_err(of_table)?;
+                dropped.add(Output { bytes: 0, rows: rows.len() as u64, row_hash });
+                Ok(())
+            }
+        }
+    })?;
     let Written { token, row_hash } = file.finish(context, &params.file)?;
     // What was read is what was written and what was left out, each by its own hash: the books of the arguments are compared with that.
+    let read = Output { bytes: 0, rows: token.rows + dropped.rows, row_hash: row_hash + dropped.row_hash };
+    account(context, &args, read);
+    Ok(Reduced { tokens: vec![token], row_hash, dropped })
+}
+
+/// Rows of a merge.
+pub(super) enum MergedRows<'a> {
+    /// The next ones, as many as are gathered for a file at a time; fewer at the end.
+    Stay(&'a [Pick]),
+    LeftOut(&'a [Pick]),
+}
+
+/// Calls `each` with all rows of a merge, in their order.
+pub(super) fn merged_rows(
+    merging: &mut Merging<'_>,
+    budget: &TaskBudget,
+    mut each: impl FnMut(MergedRows<'_>) -> Result<(), TaskError>,
+) -> Result<(), TaskError> {
+    let mut next = Vec::new();
+    while let Some(merged) = merging.next().map_err(|error| budget.of_order(error))? {
+        next.extend(merged.rows);
+        let whole = next.len() / ROWS_AT_ONCE * ROWS_AT_ONCE;
+        next[..whole].chunks(ROWS_AT_ONCE).try_for_each(|rows| each(MergedRows::Stay(rows)))?;
+        next.drain(..whole);
+        each(MergedRows::LeftOut(&merged.dropped))?;
+    }
+    if next.is_empty() { Ok(()) } else { each(MergedRows::Stay(&next)) }
+}
+
+/// Compares the books of what a reduce got with these rows, all that it has read.
+pub(super) fn account(context: &mut TaskContext<'_>, args: &[Vec<Block>], read: Output) {
     let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
-    let (rows, read_hash) = (token.rows + dropped.rows, row_hash + dropped.row_hash);
-    reads::account(context, 1, &sealed(&args), Output { bytes, rows, row_hash: read_hash });
-    Ok(Reduced { token, row_hash, dropped })
+    reads::account(context, 1, &sealed(args), Output { bytes, ..read });
 }

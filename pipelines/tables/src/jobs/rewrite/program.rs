@@ -15,6 +15,7 @@ use exobus_store::Align;
 
 use super::arrangement::Arrangement;
 use super::cuts::cuts;
+use super::folders::{SplitColumns, reduce_folders};
 use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_memory, map_outside_bytes, maps};
@@ -85,7 +86,10 @@ impl Job for Rewriting {
         let scratch_bytes = vec![file.buffer_bytes; 2];
         let params = ReduceParams { file, arrangement: self.arrangement.clone() };
         let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
-        futures.submit_with(reduce, &params, &self.args(columns), options)
+        match self.arrangement.folders() {
+            None => futures.submit_with(reduce, &params, &self.args(columns), options),
+            Some(_) => futures.submit_with(reduce_folders, &params, &self.args(columns), options),
+        }
     }
 }
 
@@ -132,6 +136,9 @@ impl Planned {
         let files = rewrite.writing.file_size.files(value_bytes + rows * PLACE_BYTES, rows);
         let (bytes, rows) = (value_bytes / files, rows.div_ceil(files));
         let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
+        if let Some(folders) = arrangement.folders() {
+            SplitColumns::of(&schema, folders, described.form.format()).map_err(JobError::program)?;
+        }
         let columns = schema.fields().len() as u64 + 1;
         let sink_bytes = rewrite.writing.sink_bytes(described.form, &schema, (bytes, rows));
         let about = FileAbout { bytes, rows, columns, key_bytes: arrangement.key_bytes(), sink_bytes };
@@ -186,7 +193,8 @@ pub(in crate::jobs) async fn run(
     let (value_bytes, rows, partitions) = (described.value_bytes(), described.rows(), plan.partitions);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     futures.plan_stage("table.map", maps.len() as u64, value_bytes)?;
-    futures.plan_stage("table.reduce", u64::from(partitions), value_bytes)?;
+    let stage = arrangement.folders().map_or("table.reduce", |_| "table.reduce_folders");
+    futures.plan_stage(stage, u64::from(partitions), value_bytes)?;
 
     let layout = futures.put(&described.layout)?;
     let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
@@ -197,7 +205,7 @@ pub(in crate::jobs) async fn run(
         name: String::new(),
         form: described.form,
         options: rewrite.writing,
-        sorted_by: arrangement.key().unwrap_or_default().to_vec(),
+        sorted_by: arrangement.sorted_by(),
         buffer_bytes: plan.output_buffer_bytes,
     };
     let (reading, cuts, mapped) = (described.reading.clone(), futures.put_value(&cuts)?, RefCell::default());
@@ -209,6 +217,16 @@ pub(in crate::jobs) async fn run(
     drop(shuffled.kept);
     let ended = ended(&futures, &job, &reduced, mapped).await?;
     ended.check(rows)?;
+    if let Some(folders) = job.arrangement.folders().filter(|folders| ended.folders > folders.folders_max) {
+        return Err(JobError::program(folders.too_many("", ended.folders)));
+    }
+    let schema = match job.arrangement.folders() {
+        None => schema,
+        Some(folders) => {
+            let columns = SplitColumns::of(&schema, folders, job.file.form.format()).map_err(JobError::program)?;
+            columns.file_schema().clone()
+        }
+    };
     output.commit(&reduced, manifest(job.file.form.format(), &schema)).await?;
     Ok(Rewritten {
         rows_read: ended.read.rows,
@@ -219,7 +237,7 @@ pub(in crate::jobs) async fn run(
         row_hash_out: ended.dropped_and_written().row_hash,
         strategy: Some(strategy),
         maps: job.maps.len() as u64,
-        files: reduced.len() as u64,
+        files: ended.files,
         owner_bytes: futures.owner_bytes().await?,
     })
 }
@@ -233,6 +251,14 @@ struct Ended {
     written: Output,
     /// Left out by maps and by reduces.
     dropped: [Output; 2],
+    files: u64,
+    /// Where files are in folders, how many of these there are.
+    folders: u64,
+}
+
+/// The folder that a file of such a name is in.
+fn folder_of(name: &str) -> Option<&str> {
+    Some(name.rsplit_once('/')?.0)
 }
 
 /// Sums up what maps and reduces say.
@@ -242,6 +268,8 @@ async fn ended(futures: &Futures, job: &Rewriting, reduced: &[ObjectRef], mapped
         mapped: Output { bytes: 0, ..mapped },
         written: Output::default(),
         dropped: Default::default(),
+        files: 0,
+        folders: 0,
     };
     let of_maps = job.mapped.take();
     let mut values = pin!(read_values(futures, &of_maps));
@@ -250,9 +278,18 @@ async fn ended(futures: &Futures, job: &Rewriting, reduced: &[ObjectRef], mapped
         ended.dropped[0].add(dropped);
     }
     let mut values = pin!(read_values(futures, reduced));
-    while let Some(Reduced { token, row_hash, dropped }) = values.try_next().await? {
-        ended.written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
+    let mut last = None;
+    while let Some(Reduced { tokens, row_hash, dropped }) = values.try_next().await? {
+        let (bytes, rows) = tokens.iter().fold((0, 0), |(bytes, rows), token| (bytes + token.bytes, rows + token.rows));
+        ended.written.add(Output { bytes, rows, row_hash });
         ended.dropped[1].add(dropped);
+        ended.files += tokens.len() as u64;
+        for folder in tokens.iter().filter_map(|token| folder_of(&token.name)) {
+            if last.as_deref() != Some(folder) {
+                ended.folders += 1;
+                last = Some(folder.to_owned());
+            }
+        }
     }
     Ok(ended)
 }
@@ -268,7 +305,7 @@ impl Ended {
 
     /// Law 1, from what was read to what was written. `rows`: as many as input files say, where they do.
     fn check(&self, rows: Option<u64>) -> Result<(), JobError> {
-        let Self { read, mapped, written, dropped } = self;
+        let Self { read, mapped, written, dropped, .. } = self;
         let mut by_maps = *mapped;
         by_maps.add(dropped[0]);
         if *read == by_maps && *read == self.dropped_and_written() && rows.is_none_or(|rows| rows == read.rows) {

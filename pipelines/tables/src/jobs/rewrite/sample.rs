@@ -88,7 +88,7 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                 })?;
                 let keys = encoder.encode(&taken).map_err(of_table)?;
                 let place_of =
-                    |at: usize| (!params.arrangement.is_distinct()).then(|| place + u64::from(chosen.value(at)));
+                    |at: usize| (!params.arrangement.is_together()).then(|| place + u64::from(chosen.value(at)));
                 sampled.extend((0..keys.len()).map(|at| ByteBuf::from(cuts::cut(keys.get(at), place_of(at)))));
                 place += count as u64;
                 if params.look == SampledBatches::First {

@@ -108,7 +108,7 @@ impl MemoryFolder {
 
     /// Sees that nothing has a name in the folder but files of these tokens; all that are there by now.
     fn has_only_own(&self, tokens: Tokens<'_>) -> Result<(), CommitError> {
-        let mut found = self.files.bucket().visible_names(&self.folder);
+        let mut found = self.files.bucket().visible_files(&self.folder);
         tokens(&mut |token| {
             if found.contains(&token.name) && self.is_placed(token) {
                 found.remove(&token.name);

@@ -129,6 +129,14 @@ impl Bucket {
     fn visible_names(&self, folder: &Location) -> BTreeSet<String> {
         self.names(folder).into_keys().filter(|name| !is_hidden(name.as_ref())).collect()
     }
+
+    /// The same of files, and of those in folders in it, behind the names of these.
+    fn visible_files(&self, folder: &Location) -> BTreeSet<String> {
+        let prefix = format!("{}/", key(folder));
+        let keys = self.objects.range(prefix.clone()..).map_while(|(key, _)| key.strip_prefix(&prefix));
+        let is_visible = |name: &&str| name.split('/').all(|part| !is_hidden(part.as_ref()));
+        keys.filter(is_visible).map(str::to_owned).collect()
+    }
 }
 
 impl Object {

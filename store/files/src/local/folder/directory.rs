@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::super::write::sync_dir;
 use super::LOOKS_MAX;
-use crate::FileError;
+use crate::{FileError, is_hidden};
 
 /// Makes sure that a folder is there; true when it was made.
 pub(super) fn make_folder(path: &Path) -> Result<bool, FileError> {
@@ -57,10 +57,46 @@ pub(super) fn is_empty_but(path: &Path, excepted: impl Fn(&str) -> bool) -> Resu
     found.map_or(Ok(()), |found| Err(FileError::NotEmpty { path: path.to_path_buf(), found }))
 }
 
-/// The names in a folder that would be input.
+/// Makes sure that these folders are in one that is there, one in the other (`a/b`), and that their names are on the disk.
+pub(super) fn make_dirs(path: &Path, folders: &str) -> Result<(), FileError> {
+    let mut inside = path.to_owned();
+    for folder in folders.split('/') {
+        let parent = inside.clone();
+        inside.push(folder);
+        make_dir(&inside)?;
+        sync_dir(&parent)?;
+    }
+    Ok(())
+}
+
+/// The names in a folder that would be input, and in folders in it, behind the names of these; of a folder that has no such name its own.
 pub(super) fn visible_names(path: &Path) -> Result<BTreeSet<String>, FileError> {
-    let names = super::super::list::visible_names(path)?;
-    Ok(names.into_iter().map(|name| name.to_string_lossy().into_owned()).collect())
+    let mut names = BTreeSet::new();
+    add_visible_names(path, "", &mut names)?;
+    Ok(names)
+}
+
+fn add_visible_names(path: &Path, before: &str, names: &mut BTreeSet<String>) -> Result<(), FileError> {
+    let failed = |error| FileError::io(path, "list", 0, error);
+    let entries = match fs::read_dir(path) {
+        // Who withdraws may have removed it since it was seen.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !before.is_empty() => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if is_hidden(&entry.file_name()) {
+            continue;
+        }
+        let (name, others) = (format!("{before}{}", entry.file_name().to_string_lossy()), names.len());
+        if entry.file_type().map_err(failed)?.is_dir() {
+            add_visible_names(&entry.path(), &format!("{name}/"), names)?;
+        }
+        if names.len() == others {
+            names.insert(name);
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn remove_file(path: &Path) -> Result<(), FileError> {

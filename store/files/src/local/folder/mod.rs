@@ -4,6 +4,7 @@
 //! out/_exobus.claim        which job writes here; made exclusively before work begins, removed last
 //! out/.exobus-<job>/       the job's temporaries: nobody else's are ever there, and all of them are
 //! out/part-00000 ...       given their names by the commit, which replaces nothing
+//! out/day=1/part-00000 ... the same in folders, which the commit makes; temporaries are in folders of these names, too
 //! out/_exobus.json         the manifest: the folder is whole when it stands there
 //! ```
 //!
@@ -12,7 +13,7 @@
 //! - A part gets its name by a link to its temporary, which stays until the manifest stands. So who finds a name taken sees
 //!   whether it is by the job's own file: the two names are of one file, or the file has the length and the hash of the token. (It
 //!   has, under another temporary name, when the task that wrote it ran again; and where there are no links, files are renamed.)
-//! - Everything that gets a name gets it out of the job's folder of temporaries. Who withdraws renames that folder first: from then
+//! - Everything that gets a name, a folder in the folder too, gets it out of the job's folder of temporaries. Who withdraws renames that folder first: from then
 //!   on no attempt, however late, places anything, least of all the manifest.
 //! - A claim is made by one attempt, out of a file that no other one writes to, and is the job's until that is over: who finds it the job's
 //!   goes on with it, and no attempt at a claim removes anything of the job's, whatever it finds. Only who withdraws does.
@@ -24,6 +25,7 @@ mod directory;
 mod lock;
 #[cfg(test)]
 pub(super) mod tests;
+mod withdraw;
 
 use std::fs;
 use std::io;
@@ -35,12 +37,13 @@ use exobus_store::JobId;
 use super::place::{Placed, is_same, place};
 use super::small::write_new;
 use super::write::{AttemptFile, sync_dir, temporary_name};
-use crate::folder::{CLAIM_FORMAT, MANIFEST_FORMAT};
+use crate::folder::CLAIM_FORMAT;
 use crate::{
     CLAIM, Claim, ClaimLock, Claimant, Claimed, CommitError, ContentHash, FileError, FolderBackend, Location,
     LockState, MANIFEST, Made, Manifest, ManifestWriter, Met, Standing, Token, Tokens, Verdict, WriteFile,
+    output::folders_of,
 };
-use directory::{is_empty_but, make_dir, make_folder, remove_dir, remove_file, visible_names};
+use directory::{is_empty_but, make_dir, make_dirs, make_folder, remove_dir, remove_file, visible_names};
 pub(super) use lock::lock;
 
 /// What the folders of temporaries are called, before the job.
@@ -193,14 +196,20 @@ impl LocalFolder {
         let draft = self.temporaries().join("manifest");
         self.write_manifest(&draft, attempt, made, each)?;
         step()?;
-        let mut read = read.into_iter();
+        let (mut read, mut folder) = (read.into_iter(), String::new());
         each(&mut |token| {
+            let next = folders_of(&token.name).next_back().unwrap_or_default();
+            if folder != next {
+                self.sync_folders(&std::mem::replace(&mut folder, next.to_owned()))?;
+                self.place_folders(&token.name, attempt)?;
+            }
             // What was read has its name, and need not be read once more.
             if read.next() != Some(true) {
                 self.place_file(token)?;
             }
             step()
         })?;
+        self.sync_folders(&folder)?;
         sync_dir(&self.path)?;
         self.has_no_other_names(each)?;
         step()?;
@@ -256,6 +265,34 @@ impl LocalFolder {
         Ok(fs::rename(&own, draft).map_err(failed)?)
     }
 
+    /// Makes sure that the folders are there that a file of this name is in.
+    fn place_folders(&self, name: &str, attempt: &str) -> Result<(), FileError> {
+        for folder in folders_of(name) {
+            let (draft, target) = (self.temporaries().join(format!("folder.{attempt}")), self.path.join(folder));
+            let is_there = || fs::symlink_metadata(&target).is_ok_and(|metadata| metadata.is_dir());
+            if is_there() {
+                continue;
+            }
+            make_dir(&draft)?;
+            step()?;
+            match fs::rename(&draft, &target) {
+                Ok(()) => {}
+                // Another attempt was faster.
+                Err(_) if is_there() => {}
+                Err(_) if fs::symlink_metadata(&target).is_ok() => return Err(self.foreign(folder)),
+                Err(error) => return Err(FileError::io(&target, "commit", 0, error)),
+            }
+            step()?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the names in a folder, and those of folders that it is in, are on the disk.
+    fn sync_folders(&self, folder: &str) -> Result<(), FileError> {
+        let itself = Some(folder).filter(|folder| !folder.is_empty());
+        folders_of(folder).chain(itself).try_for_each(|folder| sync_dir(&self.path.join(folder)))
+    }
+
     fn place_file(&self, token: &Token) -> Result<(), FileError> {
         let (temporary, target) = (self.temporaries().join(&token.temporary), self.path.join(&token.name));
         match fs::symlink_metadata(&temporary) {
@@ -296,6 +333,10 @@ impl LocalFolder {
             if is_link || is_read {
                 found.remove(token.name.as_str());
             }
+            // In which nothing is yet.
+            for folder in folders_of(&token.name) {
+                found.remove(folder);
+            }
             read.push(is_read);
             Ok(())
         })?;
@@ -322,55 +363,6 @@ impl LocalFolder {
     fn claim_lost(&self) -> Result<FileError, FileError> {
         let now = Claim::read(&self.path)?.map(Box::new);
         Ok(FileError::ClaimLost { path: self.path.clone(), job: self.job, now })
-    }
-
-    /// Removes the job's files, but for the claim.
-    fn withdraw_files(&self) -> Result<(), FileError> {
-        let (temporaries, withdrawn) = (self.temporaries(), self.withdrawn());
-        // What was begun before is ended first: the name has to be free.
-        for from in [None, Some(&temporaries)] {
-            match from.map_or(Ok(()), |from| fs::rename(from, &withdrawn)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                renamed => renamed.map_err(self.failed("withdraw"))?,
-            }
-            step()?;
-            self.remove_placed(&withdrawn)?;
-            step()?;
-            remove_dir(&withdrawn)?;
-        }
-        Ok(())
-    }
-
-    /// Removes the files that were given their names before the job withdrew.
-    fn remove_placed(&self, withdrawn: &Path) -> Result<(), FileError> {
-        // Nobody can place a manifest any more.
-        if !withdrawn.exists() || self.is_whole()? {
-            return Ok(());
-        }
-        let mut left = visible_names(&self.path)?;
-        let failed = self.failed("withdraw");
-        for entry in fs::read_dir(withdrawn).map_err(&failed)? {
-            let name = entry.map_err(&failed)?.file_name();
-            let Some((of, _attempt)) = name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
-            if left.contains(of) && is_same(&withdrawn.join(&name), &self.path.join(of)).map_err(&failed)? {
-                remove_file(&self.path.join(of))?;
-                step()?;
-                left.remove(of);
-            }
-        }
-        // Only where files are renamed is any of those that are left the job's.
-        let Some(draft) =
-            MANIFEST_FORMAT.read::<Manifest>(&withdrawn.join("manifest").into())?.filter(|_| !left.is_empty())
-        else {
-            return Ok(());
-        };
-        for file in draft.files.iter().filter(|file| left.contains(&file.name)) {
-            let path = self.path.join(&file.name);
-            if is_file_of(&path, file.bytes, file.hash)? {
-                remove_file(&path)?;
-            }
-        }
-        Ok(())
     }
 
     fn remove_temporaries(&self) -> Result<(), FileError> {
@@ -469,8 +461,11 @@ impl FolderBackend for LocalFolder {
     }
 
     fn begin(&self, name: &str, attempt: &str, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
-        let path = self.temporaries().join(temporary_name(name, attempt));
-        Ok(Arc::new(AttemptFile::begin(&path, None, bytes_hint)?))
+        let temporaries = self.temporaries();
+        if let Some(folders) = folders_of(name).next_back() {
+            make_dirs(&temporaries, folders)?;
+        }
+        Ok(Arc::new(AttemptFile::begin(&temporaries, &temporary_name(name, attempt), None, bytes_hint)?))
     }
 
     fn abort(&self, token: &Token) -> Result<(), FileError> {

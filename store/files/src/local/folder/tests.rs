@@ -273,6 +273,52 @@ fn a_withdrawal_that_is_killed_between_any_two_steps_is_done_again_to_its_end() 
 }
 
 #[test]
+fn a_commit_of_files_in_folders_that_is_killed_between_any_two_steps_is_done_again_or_withdrawn() {
+    let token = |index: usize| {
+        let (name, content) = (format!("day={}/at=x/part-{index:05}", index / 2), content(ONE, index));
+        let (bytes, hash) = (content.len() as u64, ContentHash::of_blocks(0, &content));
+        Token { temporary: temporary_name(&name, "1"), name, rows: 1, bytes, hash }
+    };
+    let written = |world: &World| {
+        let folder = world.folder(ONE);
+        assert_eq!(claim(&folder).unwrap(), Claimed::Now);
+        for index in 0..PARTS {
+            let path = folder.temporaries().join(token(index).temporary);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content(ONE, index)).unwrap();
+        }
+        folder
+    };
+    let commit = |folder: &LocalFolder| -> Result<(), FileError> {
+        OutputFolder::new(&folder.path, ONE)?
+            .commit("1", ("test", &Schema::bytes()), |take| (0..PARTS).try_for_each(|index| take(&token(index))))
+    };
+    let is_whole = |world: &World| {
+        let is_there = |index| {
+            let read = fs::read(world.path().join(token(index).name));
+            read.is_ok_and(|bytes| bytes == content(ONE, index))
+        };
+        (0..PARTS).all(is_there) && world.names() == [MANIFEST, "day=0", "day=1"]
+    };
+    let on_any_files = || {
+        let again = |world: &World, folder: &LocalFolder| {
+            commit(folder).unwrap();
+            assert!(is_whole(world), "{:?}", world.names());
+        };
+        let steps = killed_at_each_step(written, commit, again);
+        assert!(steps >= PARTS + 5 + 8, "{steps} steps");
+        let withdrawn = |world: &World, folder: &LocalFolder| {
+            let whole = world.path().join(MANIFEST).exists();
+            folder.withdraw(None).unwrap();
+            assert!(whole == world.path().exists() && whole == is_whole(world), "{:?}", world.names());
+        };
+        killed_at_each_step(written, commit, withdrawn);
+    };
+    on_any_files();
+    on_plain_files(on_any_files);
+}
+
+#[test]
 fn a_claim_that_is_killed_between_any_two_steps_is_made_again() {
     let check = |world: &World, folder: &LocalFolder| {
         assert_eq!(claim(folder).unwrap(), Claimed::Now);
