@@ -144,10 +144,10 @@ impl From<FileError> for Uncounted {
 /// How many files there are below these names, and their bytes, as far as jobs may look.
 fn files_of(inputs: &[PathBuf], roots: &Roots) -> Result<(u64, u64), String> {
     let (mut files, mut bytes) = (0, 0);
-    let visited = exobus_files::visit_files(
+    let visited = exobus_files::visit_table_files(
         (inputs, true),
         |at| allowed(roots, at.as_ref()).map_err(Uncounted::Forbidden),
-        |_, status| {
+        |_, status, _| {
             files += 1;
             bytes += status.bytes;
             if files < FILES_MAX { Ok(()) } else { Err(Uncounted::Enough) }

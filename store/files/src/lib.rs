@@ -6,7 +6,7 @@
 //! - [`FileSystem`]: what a file system owes: looking up, listing, reading ranges, files of attempts, folders of jobs;
 //! - [`ReadFile`]: an open file, of which any thread reads any range;
 //! - [`FileStatus`]: length and [`Version`] of a file, by which a later reader notices that it was changed;
-//! - [`visit_files`]: which files the names that a user gave stand for;
+//! - [`visit_files`], [`visit_table_files`]: which files the names that a user gave stand for;
 //! - [`OutputFile`]: writing a file front to back, several requests under way, to a [`Token`];
 //! - [`OutputFolder`]: the folder of a job's output, from its [`Claim`] to its [`Manifest`], which is the commit;
 //! - [`AlignedBuffer`]: memory that direct I/O takes.
@@ -35,9 +35,9 @@ pub use folder::{
     CLAIM, Claim, ClaimLock, Claimant, Claimed, CommitError, FolderBackend, LockState, MANIFEST, Made, Manifest,
     ManifestFile, ManifestWriter, Met, OutputFolder, Schema, Standing, Tokens, Verdict, check_output_folder,
 };
-pub use inputs::visit_files;
+pub use inputs::{visit_files, visit_table_files};
 pub use local::{DirectFile, LocalFiles, Placed, place, sync_dir};
-pub use location::{Location, is_hidden};
+pub use location::{Location, is_hidden, says_value};
 pub use output::{IoBuffer, OutputFile, Token, is_inside, part_name, range_name};
 pub use registry::register;
 pub use system::{Access, Entries, Entry, FileStatus, FileSystem, Kind, ReadFile, Version, WriteFile};

@@ -129,6 +129,11 @@ pub fn is_hidden(name: &OsStr) -> bool {
     matches!(name.as_bytes().first(), Some(b'.' | b'_'))
 }
 
+/// Whether a folder of this name says the value of a column: `day=2024-01-31`.
+pub fn says_value(name: &OsStr) -> bool {
+    name.as_bytes().iter().position(|byte| *byte == b'=').is_some_and(|at| at > 0)
+}
+
 /// As it was written, whether it is a path or not: for what takes paths, as the roots of a node do.
 impl AsRef<Path> for Location {
     fn as_ref(&self) -> &Path {

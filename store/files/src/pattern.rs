@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::folder::check_input_folder;
 use crate::{FileError, Kind, Location, is_hidden};
@@ -68,6 +68,11 @@ impl Pattern {
             steps.push(Step::Any);
         }
         Ok(Some(Self { base: Location::new(OsStr::from_bytes(&bytes[..base_len])), steps }))
+    }
+
+    /// How many parts of a name that matches are behind what is before the first part with something special.
+    pub(crate) fn parts_of(&self, matched: &Path) -> usize {
+        matched.components().count().saturating_sub(self.base.to_path_buf().components().count())
     }
 }
 
@@ -198,7 +203,6 @@ fn found<T>(looked_up: Result<T, FileError>) -> Result<Option<T>, FileError> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::Path;
 
     use super::*;
 

@@ -55,6 +55,7 @@ macro_rules! file_system_contract {
                 single::a_folder_lists_what_can_be_input_in_the_order_of_names,
                 single::small_files_are_read_up_to_a_length,
                 single::a_folder_that_has_folders_alone_says_which_pattern_has_their_files,
+                single::files_of_a_table_are_in_folders_that_say_values_too,
                 single::what_is_hidden_is_never_input,
                 single::a_pattern_stands_for_the_files_that_match,
                 folders::a_folder_is_one_jobs,

@@ -192,6 +192,35 @@ pub fn a_folder_that_has_folders_alone_says_which_pattern_has_their_files(fixtur
     }
 }
 
+/// Of tables: in the order of names, with how many folders there are below what was named.
+pub fn files_of_a_table_are_in_folders_that_say_values_too(fixture: &Fixture) {
+    let folder = fixture.folder.join("table");
+    let names = ["a.csv", "day=1/at=x/c.csv", "day=1/b.csv", "day=2/_hidden=1/d.csv", "other/e.csv"];
+    names.iter().for_each(|name| (fixture.put)(&folder.join(name), b"text"));
+    let visit = |name: &str| -> Result<Vec<(String, usize)>, FileError> {
+        let (mut found, named) = (Vec::new(), if name.is_empty() { folder.clone() } else { folder.join(name) });
+        let add = |file: &Location, _, below| -> Result<(), FileError> {
+            found.push((file.to_string().trim_start_matches(&folder.to_string()).to_owned(), below));
+            Ok(())
+        };
+        crate::visit_table_files((&[named.to_path_buf()], false), |_| Ok(()), add)?;
+        Ok(found)
+    };
+    let of =
+        |found: &[(&str, usize)]| found.iter().map(|(name, below)| ((*name).to_owned(), *below)).collect::<Vec<_>>();
+    assert_eq!(visit("").unwrap(), of(&[("/a.csv", 0), ("/day=1/at=x/c.csv", 2), ("/day=1/b.csv", 1)]));
+    assert_eq!(visit("day=1").unwrap(), of(&[("/day=1/at=x/c.csv", 1), ("/day=1/b.csv", 0)]));
+    assert_eq!(visit("day=1/b.csv").unwrap(), of(&[("/day=1/b.csv", 0)]));
+    assert_eq!(visit("day=[1-9]").unwrap_err().to_string(), visit("day=2").unwrap_err().to_string());
+    assert_eq!(visit("day=*/*.csv").unwrap(), of(&[("/day=1/b.csv", 1)]));
+    assert_eq!(visit("d*1").unwrap(), of(&[("/day=1/at=x/c.csv", 2), ("/day=1/b.csv", 1)]));
+    assert!(is_missing(visit("other/none=1")));
+    // Others have no such folders.
+    assert!(matches!(self::visit(&folder.join("day=2")), Err(FileError::NoFiles { .. })));
+    (fixture.put)(&folder.join(crate::CLAIM), b"{}");
+    assert!(visit("day=1").is_err(), "a job writes there");
+}
+
 /// By whatever name it is given; a folder may be called so.
 pub fn what_is_hidden_is_never_input(fixture: &Fixture) {
     let folder = fixture.folder.join("_folder");

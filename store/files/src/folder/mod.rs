@@ -21,7 +21,7 @@ pub use claim::{CLAIM, Claim, Claimant, LockState, Met, Standing};
 pub(crate) use manifest::FORMAT as MANIFEST_FORMAT;
 pub use manifest::{MANIFEST, Manifest, ManifestFile, ManifestWriter, Schema};
 
-use crate::{FileError, IoBuffer, Location, OutputFile, Token, WriteFile, is_inside};
+use crate::{FileError, IoBuffer, Location, OutputFile, Token, WriteFile, is_inside, says_value};
 
 /// The folder, as one job sees it.
 #[derive(Debug)]
@@ -278,12 +278,16 @@ pub fn check_output_folder(folder: impl Into<Location>) -> Result<(), FileError>
     folder.system()?.check_output_folder(&folder)
 }
 
-/// Refuses a folder that a job is writing to: it has claimed it, and the manifest does not stand there yet.
+/// Refuses a folder that a job is writing to: it has claimed it, or one whose folders of values (`day=1`) it is in, and the manifest does not stand there yet.
 pub(crate) fn check_input_folder(folder: &Location) -> Result<(), FileError> {
     let system = folder.system()?;
     // The claim goes after the manifest has come.
-    if !system.is_there(&folder.join(CLAIM))? || system.look_up(&folder.join(MANIFEST)).is_ok() {
-        return Ok(());
+    if system.is_there(&folder.join(CLAIM))? && system.look_up(&folder.join(MANIFEST)).is_err() {
+        let claim = Claim::read(folder.clone())?.map(Box::new);
+        return Err(FileError::Unfinished { path: folder.to_path_buf(), claim });
     }
-    Err(FileError::Unfinished { path: folder.to_path_buf(), claim: Claim::read(folder.clone())?.map(Box::new) })
+    match folder.to_path_buf().parent().filter(|_| folder.file_name().is_some_and(says_value)) {
+        Some(above) => check_input_folder(&Location::from(above)),
+        None => Ok(()),
+    }
 }
