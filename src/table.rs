@@ -1,4 +1,4 @@
-//! Tables as a library: what `exobus sort --key`, `shuffle`, `dedupe`, `convert` and `show` do, as calls.
+//! Tables as a library: what `exobus sort --key`, `shuffle`, `dedupe`, `repartition`, `convert` and `show` do, as calls.
 //!
 //! A [`Table`] is read by names, told which rows and columns are wanted, and written: as it is, or in another order. What is wrong is
 //! said by the call that does the work.
@@ -36,7 +36,9 @@ use std::sync::Arc;
 
 use exobus_actors::ids::JobId;
 use exobus_actors::protocol::host::JobSpec;
-use exobus_files::{FileError, FileStatus, Location, OutputFolder, check_output_folder, visit_files};
+use exobus_files::{
+    FileError, FileStatus, Location, OutputFolder, check_output_folder, visit_files, visit_table_files,
+};
 use exobus_shuffle::Strategy;
 use exobus_tables::arrow_schema::SchemaRef;
 use exobus_tables::expression::Expression;
@@ -44,8 +46,8 @@ use exobus_tables::jobs::{FileSize, Rewrite, Rewritten, TableJob as _, WriteOpti
 use exobus_tables::look::{FirstRows, Look};
 use exobus_tables::reading::ReadOptions;
 use exobus_tables::sinks::{Compression, OutputFormat};
-use exobus_tables::sources::FixedBudget;
 use exobus_tables::sources::json::JsonMixed;
+use exobus_tables::sources::{FixedBudget, ListedFile};
 
 pub use self::error::TableJobError;
 pub use self::verbs::{
@@ -171,8 +173,8 @@ impl Table {
             Some(MemoryBudget::Bytes(bytes)) => bytes,
             _ => LOOK_BYTES,
         };
-        let files = listed(&self.inputs, self.partial)?;
-        Ok(Look::new(files, self.reading.clone(), Arc::new(FixedBudget::new(memory))))
+        let files = listed((&self.inputs, self.partial), &self.reading)?;
+        Ok(Look::new(files, self.reading.clone(), Arc::new(FixedBudget::new(memory)))?)
     }
 }
 
@@ -212,6 +214,14 @@ impl<V> Table<V> {
             None => condition,
             Some(other) => other.and(condition),
         });
+        self
+    }
+
+    /// Whether folders below those that are named, or behind what is fixed of a pattern, are columns whose names say so, as Hive has them
+    /// (`day=2024-01-31/city=oslo`). Default: they are.
+    #[must_use]
+    pub fn hive(mut self, are_columns: bool) -> Self {
+        self.reading.hive = Some(are_columns);
         self
     }
 
@@ -312,7 +322,7 @@ impl<V: Verb> Table<V> {
         let config = NodeConfig::load_with(None, &self.process, std::iter::empty())
             .map_err(|error| TableJobError::Node { message: error.to_string() })?;
         // The job looks again; here it costs nothing, and the error is the plain one.
-        listed(&self.inputs, self.partial)?;
+        listed((&self.inputs, self.partial), &self.reading)?;
         check_output_folder(&output)?;
         let params = self.job(&output)?;
         let spec = JobSpec::of(JobId::new(), V::PROGRAM, &params)?;
@@ -362,14 +372,20 @@ impl<V: Verb> Table<V> {
     }
 }
 
-/// The files that these names stand for, one at least.
-pub(crate) fn listed(inputs: &[PathBuf], partial: bool) -> Result<Vec<(Location, FileStatus)>, FileError> {
+/// The files that these names stand for, one at least; those of folders that are to be columns, too.
+pub(crate) fn listed(
+    (inputs, partial): (&[PathBuf], bool),
+    reading: &ReadOptions,
+) -> Result<Vec<ListedFile>, FileError> {
     let mut files = Vec::new();
-    let add = |location: &Location, status: FileStatus| -> Result<(), FileError> {
-        files.push((location.clone(), status));
+    let mut add = |location: &Location, status: FileStatus, below| -> Result<(), FileError> {
+        files.push(ListedFile { location: location.clone(), status, below });
         Ok(())
     };
-    visit_files((inputs, partial), |_| Ok(()), add)?;
+    match reading.reads_folders() {
+        true => visit_table_files((inputs, partial), |_| Ok(()), add)?,
+        false => visit_files((inputs, partial), |_| Ok(()), |location, status| add(location, status, 0))?,
+    }
     match files.is_empty() {
         true => Err(FileError::NoFiles { path: PathBuf::new(), folder: None }),
         false => Ok(files),

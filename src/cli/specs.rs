@@ -54,8 +54,9 @@ impl Said {
     }
 
     fn reads(&mut self, read: &TableReadArgs) -> &mut Self {
-        let TableReadArgs { rows: TableRowsArgs { input_format, json_mixed, select, filter }, types } = read;
+        let TableReadArgs { rows: TableRowsArgs { input_format, hive, json_mixed, select, filter }, types } = read;
         self.text("input_format", input_format.as_ref())
+            .value("hive", *hive)
             .texts("select", select)
             .text("where", filter.as_ref())
             .text("schema", types.as_ref())
@@ -317,7 +318,7 @@ mod tests {
             &["repartition", "/a", "-o", "/out", "--by", "x:desc", "--partition-by", "y,z", "--max-folders", "5"],
             &["repartition", "/a", "-o", "/out", "--files", "5"],
             &["convert", "/a", "-o", "/out", "--select", "b,a", "--schema", "a int64", "--row-group-rows", "7"],
-            &["convert", "/a", "-o", "/out", "--json-mixed", "text", "--input-format", "jsonl"],
+            &["convert", "/a", "-o", "/out", "--json-mixed", "text", "--input-format", "jsonl", "--hive", "false"],
         ] {
             spec(line).plan().unwrap_or_else(|error| panic!("{line:?}: {error}"));
         }

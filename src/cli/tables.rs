@@ -31,6 +31,9 @@ pub struct TableRowsArgs {
     /// How the files of a table are read: parquet, csv, tsv, jsonl, arrow or records [default: as their names say]
     #[arg(long, value_name = "NAME")]
     pub input_format: Option<InputFormat>,
+    /// Whether folders below those that are named, or behind what is fixed of a pattern, are columns whose names say so, as Hive has them: day=2024-01-31/city=oslo [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub hive: Option<bool>,
     /// Columns of a table that are read, in the order that they are to have [default: all]
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub select: Vec<String>,
@@ -50,9 +53,10 @@ impl TableReadArgs {
 
     /// An option beside the format that was given, by its name.
     pub fn given(&self) -> Option<&'static str> {
-        let Self { types, rows: TableRowsArgs { json_mixed, select, filter, .. } } = self;
+        let Self { types, rows: TableRowsArgs { hive, json_mixed, select, filter, .. } } = self;
         let names = [
             ("--schema", types.is_some()),
+            ("--hive", hive.is_some()),
             ("--json-mixed", json_mixed.is_some()),
             ("--select", !select.is_empty()),
             ("--where", filter.is_some()),
@@ -70,6 +74,7 @@ impl TableRowsArgs {
             json_mixed: self.json_mixed,
             select: (!self.select.is_empty()).then(|| self.select.clone()),
             filter: self.filter.clone(),
+            hive: self.hive,
             ..ReadOptions::default()
         }
     }
@@ -192,6 +197,9 @@ pub struct GroupReadArgs {
     /// How the files of a table are read: parquet, csv, tsv, jsonl, arrow or records [default: as their names say]
     #[arg(long, value_name = "NAME")]
     pub input_format: Option<InputFormat>,
+    /// Whether folders below those that are named, or behind what is fixed of a pattern, are columns whose names say so, as Hive has them: day=2024-01-31/city=oslo [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub hive: Option<bool>,
     /// What is made of values of one column of JSON lines that have no one type, as a number and a text: refuse, or text; where no file is JSON lines it is refused [default: refuse]
     #[arg(long, value_name = "WHAT")]
     pub json_mixed: Option<JsonMixed>,
@@ -206,8 +214,8 @@ pub struct GroupReadArgs {
 impl GroupReadArgs {
     /// What any job says of how a table is read.
     pub fn of_table(&self) -> TableReadArgs {
-        let Self { input_format, json_mixed, filter, types } = self.clone();
-        TableReadArgs { rows: TableRowsArgs { input_format, select: Vec::new(), json_mixed, filter }, types }
+        let Self { input_format, hive, json_mixed, filter, types } = self.clone();
+        TableReadArgs { rows: TableRowsArgs { input_format, hive, select: Vec::new(), json_mixed, filter }, types }
     }
 }
 

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use exobus_files::{FileStatus, Location};
 use exobus_tables::look::{ColumnStatistics, FirstRows, Look, TableStatistics, Value};
-use exobus_tables::sources::{FixedBudget, SourceError, parse_schema, print_column, print_type};
+use exobus_tables::reading::ReadOptions;
+use exobus_tables::sources::{FixedBudget, ListedFile, SourceError, parse_schema, print_column, print_type};
 use serde_json::json;
 
 use crate::cli::ShowArgs;
@@ -19,9 +19,10 @@ use crate::table::{self, LOOK_BYTES};
 /// # Errors
 /// Files that are no table; columns and conditions that do not fit it.
 pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
-    let files = listed(&args.input, args.partial).map_err(|failure| types_for_names(args).unwrap_or(failure))?;
     let options = args.read.options(args.schema_text.clone());
-    let look = Look::new(files, options, Arc::new(FixedBudget::new(LOOK_BYTES)));
+    let files = listed((&args.input, args.partial), &options);
+    let files = files.map_err(|failure| types_for_names(args).unwrap_or(failure))?;
+    let look = Look::new(files, options, Arc::new(FixedBudget::new(LOOK_BYTES))).map_err(source_failure)?;
     let text = match args {
         ShowArgs { schema: true, .. } => schema(&look, args.json),
         ShowArgs { stats: true, .. } => look.statistics().map(|found| statistics(&found, args)),
@@ -44,8 +45,8 @@ fn types_for_names(args: &ShowArgs) -> Option<Failure> {
 }
 
 /// The files that these names stand for, one at least.
-pub(super) fn listed(inputs: &[PathBuf], partial: bool) -> Result<Vec<(Location, FileStatus)>, Failure> {
-    table::listed(inputs, partial).map_err(super::generate::failure)
+pub(super) fn listed(inputs: (&[PathBuf], bool), reading: &ReadOptions) -> Result<Vec<ListedFile>, Failure> {
+    table::listed(inputs, reading).map_err(super::generate::failure)
 }
 
 /// What a table that cannot be read means for the shell.

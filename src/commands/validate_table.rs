@@ -29,7 +29,8 @@ pub(super) fn is_asked_for(args: &ValidateArgs) -> Result<bool, Failure> {
     }
     let is_table = |path: &Path| InputFormat::of(&path.into()) != InputFormat::Records;
     if args.inputs.iter().any(|path| path.is_dir()) {
-        return Ok(listed(&args.inputs, args.partial)?.iter().any(|(location, _)| is_table(&location.to_path_buf())));
+        let files = listed((&args.inputs, args.partial), &args.read.options())?;
+        return Ok(files.iter().any(|file| is_table(&file.location.to_path_buf())));
     }
     Ok(args.inputs.iter().any(|path| is_table(path)))
 }
@@ -39,9 +40,10 @@ pub(super) fn is_asked_for(args: &ValidateArgs) -> Result<bool, Failure> {
 /// # Errors
 /// A file that is missing or cannot be read as a table; columns, a condition or a key that do not fit it.
 pub(super) fn run(args: &ValidateArgs, seconds: impl Fn() -> f64) -> Result<Exit, Failure> {
-    let files = listed(&args.inputs, args.partial)?;
-    let bytes = files.iter().map(|(_, status)| status.bytes).sum();
-    let look = Look::new(files, args.read.options(), Arc::new(FixedBudget::new(MEMORY_BYTES)));
+    let options = args.read.options();
+    let files = listed((&args.inputs, args.partial), &options)?;
+    let bytes = files.iter().map(|file| file.status.bytes).sum();
+    let look = Look::new(files, options, Arc::new(FixedBudget::new(MEMORY_BYTES))).map_err(source_failure)?;
     let checked = look.check(&args.key).map_err(source_failure)?;
     let mut differences = Vec::new();
     let mut manifests = 0;
@@ -85,7 +87,7 @@ fn compared(folder: &Path, manifest: &Manifest, checked: &CheckedTable, counts_a
         }
         named.push(name);
     }
-    let is_of_folder = |name: &str| Path::new(name).parent() == Some(folder);
+    let is_of_folder = |name: &str| Path::new(name).starts_with(folder);
     let more = found.keys().filter(|name| is_of_folder(name) && !named.iter().any(|named| named == *name));
     differences.extend(more.map(|name| format!("{name} is more than there should be")));
     differences

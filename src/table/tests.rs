@@ -3,11 +3,11 @@ use std::path::{Path, PathBuf};
 
 use exobus_files::FileError;
 use exobus_tables::expression::col;
-use exobus_tables::jobs::FileSize;
+use exobus_tables::jobs::{FileSize, Folders};
 use exobus_tables::semantics::{KeyColumn, Nulls};
 use exobus_tables::sources::SourceError;
 
-use super::{Convert, Dedupe, Inputs, MapBatches, Shuffle, Sort, Table, TableJobError, Verb};
+use super::{Convert, Dedupe, Inputs, MapBatches, Repartition, Shuffle, Sort, Table, TableJobError, Verb};
 
 /// A folder with some files of a table.
 fn folder() -> tempfile::TempDir {
@@ -40,7 +40,7 @@ fn inputs_are_one_name_or_several() {
 fn every_verb_names_the_program_that_this_build_runs() {
     let is_registered = |program: &str| exobus_actors::registry::programs().contains_key(program);
     let verbs = [Convert::PROGRAM, Sort::PROGRAM, Shuffle::PROGRAM, Dedupe::PROGRAM, MapBatches::PROGRAM];
-    verbs.iter().for_each(|program| assert!(is_registered(program), "{program}"));
+    verbs.iter().chain(&[Repartition::PROGRAM]).for_each(|program| assert!(is_registered(program), "{program}"));
 }
 
 #[test]
@@ -53,6 +53,11 @@ fn what_was_said_is_in_the_parameters_of_the_job() {
     assert_eq!((params.table.inputs, params.table.output), (vec![here.join("in/*")], here.join("out")));
     assert_eq!(params.table.reading.filter, Some("a > 1 and b < 2".parse().unwrap()));
     assert_eq!((params.table.writing.file_size, params.table.partial), (FileSize::Bytes(1 << 20), true));
+    let parts = Table::read("in").hive(false).repartition(3).by(["a"]).partition_by(["b"]).max_folders(0);
+    let parts = parts.job("out").unwrap();
+    assert_eq!((parts.by, parts.table.reading.hive), (vec![KeyColumn::rising("a")], Some(false)));
+    assert_eq!(parts.folders, Some(Folders { columns: vec!["b".to_owned()], folders_max: 1 }));
+    assert_eq!(parts.table.writing.file_size, FileSize::Count(3));
     let dedupe = Table::read("in").dedupe(["a"]).order_by(["b:desc:nulls-first"]).job("out").unwrap();
     assert_eq!(dedupe.order_by, [falling]);
 }

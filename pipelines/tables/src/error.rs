@@ -64,6 +64,18 @@ pub enum TableError {
         /// Which file that is from.
         right_place: String,
     },
+    /// A column is in a file, and folders say values of it, too.
+    #[error(
+        "column {column} is in {file}, and the folders of {folder} say values of it, too: --hive false reads those in files; or rename one of them"
+    )]
+    InFileAndFolder {
+        /// Its name.
+        column: String,
+        /// A file that has it.
+        file: String,
+        /// A file whose folders say a value of it.
+        folder: String,
+    },
     /// A column whose name is empty: nobody can say which one is meant.
     #[error("a column in {place} has no name: give it one")]
     NoName {

@@ -36,7 +36,7 @@ use super::{TableJob, WriteOptions};
 use crate::block::Layout;
 use crate::reading::{Reading, Wanted};
 use crate::semantics::{conformed, stored_schema};
-use crate::sources::{Reservation, value_bytes};
+use crate::sources::{Reservation, value_bytes, without_runs};
 use crate::{RowHasher, TableError};
 
 /// What the conversion of a table is told.
@@ -139,6 +139,7 @@ pub(super) fn write_file(
             let row_hash = table.hasher.sum(&batch).map_err(refused)?;
             read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
             let refused = |what| reader.refused_batch(piece, &rows, what);
+            let batch = without_runs(&batch).map_err(TaskError::fatal)?;
             let given_batch = mapping.apply(batch, refused)?;
             let batch = conformed(&given_batch, &schema).map_err(|error| refused_row(error, refused))?;
             let bytes = value_bytes(&batch, 0..batch.num_rows());

@@ -13,6 +13,7 @@ use serde_bytes::ByteBuf;
 use super::budget::TaskBudget;
 use super::describe::{Asked, FileList, check_location, write_files, written};
 use super::output::WriteOptions;
+use super::rewrite::Folders;
 use crate::reading::{ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::KeyColumn;
 use crate::sinks::FileForm;
@@ -46,6 +47,9 @@ pub(super) struct DescribeParams {
     pub(super) writing: WriteOptions,
     /// Whether a function makes other rows of these: they need not be such as the format has.
     pub(super) is_mapped: bool,
+    /// Where columns are to be folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) folders: Option<Folders>,
     pub(super) reading: ReadOptions,
     /// How many files are looked at by one task.
     pub(super) chunk_files: usize,
@@ -68,6 +72,9 @@ pub(super) struct DescribedFile {
     #[serde(with = "exobus_actors::paths")]
     pub(super) path: PathBuf,
     pub(super) status: FileStatus,
+    /// How many of the folders at the end of its path may be columns.
+    #[serde(default)]
+    pub(super) below: usize,
     pub(super) splits: Vec<DescribedSplit>,
 }
 
@@ -126,17 +133,26 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
     let budget = TaskBudget::new(context);
     let mut list = FileList::new(&budget.shared());
     let check = |location: &Location| check_location(context, location);
-    exobus_files::visit_files((&params.inputs, params.partial), check, |location, status| {
-        list.push(location, status).map_err(|denied| budget.of_list(denied))?;
+    let mut push = |location: &Location, status, below| {
+        list.push(location, status, below).map_err(|denied| budget.of_list(denied))?;
         context.check_cancelled()
-    })?;
-    let formats = params.reading.formats(list.files.iter().map(|file| Location::from(&file.path)));
+    };
+    let inputs = (&params.inputs[..], params.partial);
+    match params.reading.reads_folders() {
+        true => exobus_files::visit_table_files(inputs, check, push)?,
+        false => exobus_files::visit_files(inputs, check, |location, status| push(location, status, 0))?,
+    }
+    let folders = list.files.iter().map(|file| (file.path.as_path(), file.below));
+    let reading = params.reading.with_folders(folders).map_err(|error| budget.of_source(error))?;
+    let formats = reading.formats(list.files.iter().map(|file| Location::from(&file.path)));
     let first = formats.map_err(|error| budget.of_source(error))?;
     let form = params.writing.form(first)?;
-    let types = types_of_text(&list.files, &params.reading, &budget)?;
+    let types = types_of_text(&list.files, &reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
-    let reading = ReadOptions { schema, ..params.reading };
-    let asked = Asked { reading, key: params.key, form, is_mapped: params.is_mapped };
+    let reading = ReadOptions { schema, ..reading };
+    let first = list.files.first().map_or(String::new(), |file| file.path.display().to_string());
+    let DescribeParams { key, is_mapped, folders, .. } = params;
+    let asked = Asked { reading, first, key, form, is_mapped, folders };
     if list.files.len() > params.chunk_files {
         let mut chunks = list.files.chunks(params.chunk_files);
         write_value(context, 0, &Looked::Listed { chunks: chunks.len() as u32, asked })?;
@@ -187,7 +203,7 @@ impl DescribedFile {
         let location = Location::from(&self.path);
         let of_format = |what| SourceError::Names { file: location.to_string().into(), what };
         let format = reading.format(&location).map_err(of_format)?;
-        Ok((InputFile::new(location.open(access)?, self.status)?, format))
+        Ok((InputFile::new(location.open(access)?, self.status)?.below(self.below), format))
     }
 
     /// Opens it for who reads its rows.

@@ -102,7 +102,8 @@ pub(super) struct Piece {
 impl Piece {
     /// A split of a file, behind so many.
     pub(super) fn new(file: &DescribedFile, split: usize, before: u32) -> Self {
-        let file = DescribedFile { path: file.path.clone(), status: file.status, splits: vec![file.splits[split]] };
+        let splits = vec![file.splits[split]];
+        let file = DescribedFile { path: file.path.clone(), status: file.status, below: file.below, splits };
         Self { file, splits: split..split + 1, before }
     }
 

@@ -5,8 +5,8 @@ use exobus_actors::spec::{Field, Fields, Plan, SpecError};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA, SELECT,
-    VERIFY, WHERE, rewrite, rows_per_file,
+    COMPRESSION, FILE_BYTES, FORMAT, HIVE, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA,
+    SELECT, VERIFY, WHERE, rewrite, rows_per_file,
 };
 use crate::jobs::TableJob;
 use crate::jobs::convert::ConvertTable;
@@ -19,6 +19,7 @@ const FIELDS: &[Field] = &[
     STRATEGY,
     PARTIAL,
     INPUT_FORMAT,
+    HIVE,
     SELECT,
     WHERE,
     SCHEMA,

@@ -5,8 +5,8 @@ use exobus_actors::spec::{Field, Fields, Plan, SpecError, Takes};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA, SELECT,
-    VERIFY, WHERE, input_format, invalid, key_of_records, rewrite,
+    COMPRESSION, FILE_BYTES, FORMAT, HIVE, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA,
+    SELECT, VERIFY, WHERE, input_format, invalid, key_of_records, rewrite,
 };
 use crate::jobs::TableJob;
 use crate::jobs::dedupe::{DedupeTable, Keep};
@@ -40,6 +40,7 @@ const FIELDS: &[Field] = &[
     STRATEGY,
     PARTIAL,
     INPUT_FORMAT,
+    HIVE,
     SELECT,
     WHERE,
     SCHEMA,

@@ -5,8 +5,8 @@ use exobus_actors::spec::{Field, Fields, Need, Plan, SpecError, Takes};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA, VERIFY,
-    WHERE, invalid, rewrite, rows_per_file,
+    COMPRESSION, FILE_BYTES, FORMAT, HIVE, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA,
+    VERIFY, WHERE, invalid, rewrite, rows_per_file,
 };
 use crate::aggregates::parse_list;
 use crate::jobs::TableJob;
@@ -57,6 +57,7 @@ const FIELDS: &[Field] = &[
     STRATEGY,
     PARTIAL,
     INPUT_FORMAT,
+    HIVE,
     JSON_MIXED,
     WHERE,
     SCHEMA,

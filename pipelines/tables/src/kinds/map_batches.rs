@@ -8,8 +8,8 @@ use exobus_actors::task::{Resources, TaskOptions};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, output};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA, SELECT,
-    VERIFY, WHERE, invalid, rewrite, rows_per_file,
+    COMPRESSION, FILE_BYTES, FORMAT, HIVE, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, SCHEMA,
+    SELECT, VERIFY, WHERE, invalid, rewrite, rows_per_file,
 };
 use crate::jobs::TableJob;
 use crate::jobs::map_batches::MapTable;
@@ -35,6 +35,7 @@ const FIELDS: &[Field] = &[
     rows_per_file("Rows that are read for a file; for the last one, those that are left."),
     PARTIAL,
     INPUT_FORMAT,
+    HIVE,
     SELECT,
     WHERE,
     SCHEMA,

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use exobus_actors::registry::Roots;
 use exobus_actors::spec::{Field, Fields, SpecCode, SpecError, Takes, shown};
-use exobus_files::{FileError, Location, visit_files};
+use exobus_files::{FileError, Location, visit_table_files};
 use exobus_shuffle::kinds::{PARTIAL, inputs, partitions, strategy};
 
 use crate::jobs::{FileSize, Rewrite, WriteOptions};
@@ -62,6 +62,14 @@ const JSON_MIXED: Field = Field::new(
      file is JSON lines it is refused.",
 )
 .or("\"refuse\"");
+const HIVE: Field = Field::new(
+    "hive",
+    Takes::Flag,
+    "false",
+    "Whether folders below those that are named, or behind what is fixed of a pattern, are columns whose names say so, as Hive has them: \
+     day=2024-01-31/city=oslo.",
+)
+.or("true");
 const FORMAT: Field = Field::new(
     "format",
     Takes::Word(formats),
@@ -120,6 +128,8 @@ fn rewrite(fields: &Fields<'_>) -> Result<Rewrite, SpecError> {
             json_mixed: fields.parsed("json_mixed")?,
             select: (!select.is_empty()).then_some(select),
             filter: fields.parsed("where")?,
+            hive: fields.has(HIVE.name).then(|| fields.flag(HIVE.name)),
+            folders: None,
             needed: None,
         },
         writing: WriteOptions {
@@ -144,7 +154,7 @@ fn table_field(fields: &Fields<'_>) -> Option<&'static str> {
     let records = OutputFormat::Records.to_string();
     let format = fields.text("format").filter(|format| *format != records).map(|_| "format");
     let verify = fields.flag("verify").then_some("verify");
-    let reads = fields.first_of(&["schema", "json_mixed", "select", "where"]);
+    let reads = fields.first_of(&["schema", "json_mixed", "select", "where", HIVE.name]);
     reads.or(format).or_else(|| fields.first_of(&["compression", "row_group_rows", "file_bytes"])).or(verify)
 }
 
@@ -171,7 +181,7 @@ fn invalid(at: &str, message: String) -> SpecError {
 /// list: there may be very many.
 ///
 /// # Errors
-/// Those of [`visit_files`].
+/// Those of [`visit_table_files`].
 pub fn check_inputs(input: &[PathBuf], partial: bool) -> Result<(), FileError> {
     input.iter().try_for_each(|name| first_file(std::slice::from_ref(name), partial, &Roots::default()).map(drop))
 }
@@ -179,11 +189,11 @@ pub fn check_inputs(input: &[PathBuf], partial: bool) -> Result<(), FileError> {
 /// The first file that these names stand for.
 fn first_file(input: &[PathBuf], partial: bool, roots: &Roots) -> Result<Option<Location>, FileError> {
     let mut first = None;
-    let found = visit_files::<Option<FileError>>(
+    let found = visit_table_files::<Option<FileError>>(
         (input, partial),
         // What is forbidden is not looked at; the job says that it is.
         |location| roots.check(location.as_ref()).map_err(|_| None),
-        |location, _| {
+        |location, _, _| {
             first = Some(location.clone());
             Err(None)
         },

@@ -5,8 +5,8 @@ use exobus_actors::spec::{Field, Fields, Plan, SpecError, Takes};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, ROW_GROUP_ROWS, SCHEMA, SELECT, VERIFY, WHERE,
-    invalid, rewrite,
+    COMPRESSION, FILE_BYTES, FORMAT, HIVE, INPUT_FORMAT, INPUTS, JSON_MIXED, ROW_GROUP_ROWS, SCHEMA, SELECT, VERIFY,
+    WHERE, invalid, rewrite,
 };
 use crate::jobs::convert::ConvertTable;
 use crate::jobs::repartition::RepartitionTable;
@@ -43,6 +43,7 @@ const FIELDS: &[Field] = &[
     STRATEGY,
     PARTIAL,
     INPUT_FORMAT,
+    HIVE,
     SELECT,
     WHERE,
     SCHEMA,

@@ -6,7 +6,7 @@ use exobus_shuffle::jobs::RandomShuffle;
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, explain_keyed, output, plan_keyed};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, ROWS_PER_FILE,
+    COMPRESSION, FILE_BYTES, FORMAT, HIVE, INPUT_FORMAT, INPUTS, JSON_MIXED, OUTPUT_DOC, ROW_GROUP_ROWS, ROWS_PER_FILE,
     SCHEMA, SELECT, VERIFY, WHERE, input_format, rewrite, rows_per_file, table_field,
 };
 use crate::jobs::TableJob;
@@ -28,6 +28,7 @@ const FIELDS: &[Field] = &[
     STRATEGY,
     PARTIAL,
     INPUT_FORMAT,
+    HIVE,
     SELECT,
     WHERE,
     SCHEMA,

@@ -6,8 +6,8 @@ use exobus_shuffle::jobs::sort::{CutsFrom, ExplainParams, SortParams};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output, partitions, strategy};
 
 use super::{
-    COMPRESSION, FILE_BYTES, FORMAT, INPUT_FORMAT, INPUTS, JSON_MIXED, ROW_GROUP_ROWS, SCHEMA, SELECT, VERIFY, WHERE,
-    input_format, invalid, key_of_records, rewrite, table_field,
+    COMPRESSION, FILE_BYTES, FORMAT, HIVE, INPUT_FORMAT, INPUTS, JSON_MIXED, ROW_GROUP_ROWS, SCHEMA, SELECT, VERIFY,
+    WHERE, input_format, invalid, key_of_records, rewrite, table_field,
 };
 use crate::jobs::TableJob;
 use crate::jobs::sort::SortTable;
@@ -42,6 +42,7 @@ const FIELDS: &[Field] = &[
     STRATEGY,
     PARTIAL,
     INPUT_FORMAT,
+    HIVE,
     SELECT,
     WHERE,
     SCHEMA,

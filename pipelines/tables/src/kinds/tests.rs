@@ -100,7 +100,7 @@ fn records_are_sorted_as_they_are_and_tables_by_a_key() {
 fn what_a_table_is_read_and_written_by_is_told() {
     let files = Files::make();
     let more = "select = ['word', 'id']\nwhere = 'id > 1'\nschema = 'id int64'\ninput_format = 'csv'\nformat = 'arrow'\n\
-                compression = 'zstd:3'\nrow_group_rows = 7\nfile_bytes = '1 MiB'\nverify = true\npartial = true";
+                compression = 'zstd:3'\nrow_group_rows = 7\nfile_bytes = '1 MiB'\nverify = true\npartial = true\nhive = false";
     let told: ConvertTable = files.params("table.convert@2", ("convert", "table.csv", more));
     let reading = ReadOptions {
         format: Some("csv".into()),
@@ -108,6 +108,8 @@ fn what_a_table_is_read_and_written_by_is_told() {
         json_mixed: None,
         select: Some(vec!["word".into(), "id".into()]),
         filter: Some("id > 1".parse().unwrap()),
+        hive: Some(false),
+        folders: None,
         needed: None,
     };
     let writing = WriteOptions {

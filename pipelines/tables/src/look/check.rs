@@ -93,7 +93,7 @@ impl Look {
                 rows_read += batch.num_rows() as u64;
             }
             checked.rows += rows_read;
-            checked.files.push(CheckedFile { name, rows: rows_read, bytes: listed.1.bytes });
+            checked.files.push(CheckedFile { name, rows: rows_read, bytes: listed.status.bytes });
         }
         Ok(checked)
     }

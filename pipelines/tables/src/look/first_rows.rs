@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use exobus_files::{FileStatus, Location};
 
 use super::{Look, Opened};
 use crate::TableError;
 use crate::reading::{ALL_ROWS, ReadRows, Reading, TableReader};
 use crate::semantics::conformed;
-use crate::sources::SourceError;
+use crate::sources::{ListedFile, SourceError, without_runs};
 
 /// What [`Look::first_rows`] has read.
 pub struct FirstRows {
@@ -43,7 +42,7 @@ impl Look {
             let options = self.typed(std::slice::from_ref(listed))?;
             let (input, format) = self.input(listed)?;
             self.unify(&mut unified, &options.opener().open(input, format, &self.budget)?)?;
-            let table = unified.as_ref().map(crate::semantics::UnifiedSchema::schema).expect("a file was added");
+            let table = self.with_folders(unified.as_ref().expect("a file was added"))?;
             let reading = Reading::new(options, &table).map_err(|error| self.failed(error))?;
             let columns = reading.options.selected(&table, &[]).map_err(|error| self.failed(error))?;
             let columns = Arc::new(columns);
@@ -60,11 +59,13 @@ impl Look {
             conformed(&rows.batch, &schema).map_err(|error| self.row_error(listed, rows, error))
         };
         let batches = read.iter().zip(listed_of).map(of_table).collect::<Result<Vec<_>, _>>()?;
+        let batches = batches.iter().map(without_runs).collect::<Result<Vec<_>, _>>();
+        let batches = batches.map_err(|error| self.failed(error.into()))?;
         Ok(FirstRows { schema, batches, files_read, is_all, _memory: read })
     }
 
     /// What is wrong with rows of a file, which is opened once more.
-    fn row_error(&self, listed: &(Location, FileStatus), rows: &ReadRows, error: TableError) -> SourceError {
+    fn row_error(&self, listed: &ListedFile, rows: &ReadRows, error: TableError) -> SourceError {
         let opened = || {
             let (input, format) = self.input(listed)?;
             self.typed(std::slice::from_ref(listed))?.opener().open(input, format, &self.budget)

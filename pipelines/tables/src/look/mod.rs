@@ -14,7 +14,7 @@ mod values;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use exobus_files::{FileStatus, Location};
+use exobus_files::Location;
 
 pub use self::check::{CheckedFile, CheckedTable, Unordered};
 pub use self::first_rows::FirstRows;
@@ -23,11 +23,13 @@ pub use self::values::Value;
 use crate::TableError;
 use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::UnifiedSchema;
-use crate::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Place, Source, SourceError, print_schema};
+use crate::sources::{
+    InputFile, InputFormat, ListedFile, MemoryBudget, MemoryDenied, Place, Source, SourceError, print_schema,
+};
 
 /// Files of a table, in the order of their rows.
 pub struct Look {
-    files: Vec<(Location, FileStatus)>,
+    files: Vec<ListedFile>,
     options: ReadOptions,
     budget: Arc<dyn MemoryBudget>,
 }
@@ -41,8 +43,20 @@ struct Opened {
 
 impl Look {
     /// At these files, as they were listed. What reading takes is asked for from `budget`.
-    pub fn new(files: Vec<(Location, FileStatus)>, options: ReadOptions, budget: Arc<dyn MemoryBudget>) -> Self {
-        Self { files, options, budget }
+    ///
+    /// # Errors
+    /// [`SourceError::Names`]: files are in folders that are other columns; [`SourceError::Schema`].
+    pub fn new(
+        files: Vec<ListedFile>,
+        options: ReadOptions,
+        budget: Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SourceError> {
+        let paths: Vec<_> = files.iter().map(|file| (file.location.to_path_buf(), file.below)).collect();
+        let options = match options.reads_folders() {
+            true => options.with_folders(paths.iter().map(|(path, below)| (path.as_path(), *below)))?,
+            false => options,
+        };
+        Ok(Self { files, options, budget })
     }
 
     /// Names and types of the columns of all files as one table, of those that are selected.
@@ -65,7 +79,14 @@ impl Look {
             self.unify(&mut unified, &opener.open(input, format, &self.budget)?)?;
         }
         let unified = unified.ok_or_else(|| self.failed(TableError::NoName { place: "a table of no file".into() }))?;
-        Ok((options, unified.schema()))
+        Ok((options, self.with_folders(&unified)?))
+    }
+
+    /// All columns of a table of these files, those that folders are behind those of files.
+    fn with_folders(&self, unified: &UnifiedSchema) -> Result<SchemaRef, SourceError> {
+        let first = self.files.first().map_or(String::new(), |file| file.location.to_string());
+        let table = unified.schema_with(&self.options.folder_types()?, &first);
+        table.map_err(|error| self.failed(error))
     }
 
     fn unify(&self, unified: &mut Option<UnifiedSchema>, source: &Source) -> Result<(), SourceError> {
@@ -79,10 +100,10 @@ impl Look {
     }
 
     /// The options with the types of the columns of text of some files.
-    fn typed(&self, files: &[(Location, FileStatus)]) -> Result<ReadOptions, SourceError> {
+    fn typed(&self, files: &[ListedFile]) -> Result<ReadOptions, SourceError> {
         let mut text = Vec::new();
         for file in files {
-            let format = self.format(&file.0)?;
+            let format = self.format(&file.location)?;
             if format.is_text() {
                 text.push((|| Ok(self.input(file)?.0), format));
             }
@@ -94,7 +115,7 @@ impl Look {
 
     /// Refuses records beside other formats.
     fn check_formats(&self) -> Result<(), SourceError> {
-        self.options.formats(self.files.iter().map(|(location, _)| location.clone())).map(drop)
+        self.options.formats(self.files.iter().map(|file| file.location.clone())).map(drop)
     }
 
     fn format(&self, location: &Location) -> Result<InputFormat, SourceError> {
@@ -102,15 +123,16 @@ impl Look {
         self.options.format(location).map_err(names)
     }
 
-    fn input(&self, (location, status): &(Location, FileStatus)) -> Result<(InputFile, InputFormat), SourceError> {
+    fn input(&self, file: &ListedFile) -> Result<(InputFile, InputFormat), SourceError> {
+        let ListedFile { location, status, below } = file;
         let format = self.format(location)?;
-        Ok((InputFile::listed(location, *status)?, format))
+        Ok((InputFile::listed(location, *status)?.below(*below), format))
     }
 
     /// Opens a file of a table by a reader of its rows.
     fn open(
         &self,
-        file: &(Location, FileStatus),
+        file: &ListedFile,
         reading: &Reading,
         table: &SchemaRef,
         reader: &TableReader,
@@ -137,7 +159,7 @@ impl Look {
 
     /// What is wrong with the table as a whole.
     fn failed(&self, error: TableError) -> SourceError {
-        let file = self.files.first().map_or_else(|| "a table".into(), |(location, _)| location.to_string().into());
+        let file = self.files.first().map_or_else(|| "a table".into(), |file| file.location.to_string().into());
         SourceError::Table { file, error }
     }
 }

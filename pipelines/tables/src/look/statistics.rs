@@ -8,7 +8,7 @@ use arrow_schema::{Schema, SchemaRef};
 use super::{Look, Value};
 use crate::semantics::{KeyColumn, KeyEncoder, check_order, conformed};
 use crate::sources::parquet::RowGroupStatistics;
-use crate::sources::{Source, SourceError};
+use crate::sources::{Source, SourceError, folder_statistics};
 
 /// What [`Look::statistics`] has found.
 #[derive(Clone, Debug)]
@@ -62,11 +62,16 @@ impl Look {
             let rows_of: Vec<Option<u64>> = of_file.iter().map(|split| split.rows).collect();
             splits += of_file.len() as u64;
             rows = rows_of.iter().copied().sum::<Option<u64>>().and_then(|more| rows?.checked_add(more));
+            let folders = source.file().folder_columns(&options.folder_types()?)?;
             for (number, column) in columns.iter_mut().enumerate() {
-                column.add(&source, schema.field(number).name(), &rows_of);
+                let name = schema.field(number).name();
+                match folders.iter().find(|(field, _)| field.name() == name) {
+                    Some((_, value)) => column.add_folder(value, &rows_of),
+                    None => column.add(&source, name, &rows_of),
+                }
             }
         }
-        let bytes = self.files.iter().map(|(_, status)| status.bytes).sum();
+        let bytes = self.files.iter().map(|file| file.status.bytes).sum();
         let columns = columns.into_iter().map(Column::finish).collect();
         Ok(TableStatistics { files: self.files.len() as u64, bytes, splits, rows, columns, schema })
     }
@@ -95,6 +100,16 @@ impl Column {
             (Source::Parquet(file), Some(number)) => file.statistics(number),
             _ => None,
         };
+        self.add_said(said, rows);
+    }
+
+    /// Adds what the folders of a file say.
+    fn add_folder(&mut self, value: &ArrayRef, rows: &[Option<u64>]) {
+        let is_known = value.is_valid(0) || rows.iter().all(Option::is_some);
+        self.add_said(folder_statistics(value, rows).ok().filter(|_| is_known), rows);
+    }
+
+    fn add_said(&mut self, said: Option<RowGroupStatistics>, rows: &[Option<u64>]) {
         let Some(said) = said else {
             self.is_said &= rows.iter().all(|rows| *rows == Some(0));
             self.nulls = self.nulls.filter(|_| self.is_said);

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::Schema;
+use arrow_schema::{FieldRef, Schema};
 
 use super::ReadOptions;
 use crate::expression::{Bound, Extent};
 use crate::semantics::conformed;
 use crate::sources::parquet::RowGroupStatistics;
-use crate::sources::{MemoryBudget, MemoryDenied, Reservation, Source};
+use crate::sources::{FolderColumns, InputFile, MemoryBudget, MemoryDenied, Reservation, Source, folder_statistics};
 
 /// What the footer of a file says of the columns that a condition looks at.
 pub(crate) struct FileStatistics {
@@ -19,6 +19,8 @@ pub(crate) struct FileStatistics {
     columns: Option<Vec<(String, RowGroupStatistics)>>,
     /// Whether a column is there that has others inside, or of which nothing can be said.
     unknown: Vec<String>,
+    /// What the folders of the file are.
+    folders: FolderColumns,
     _memory: Reservation,
 }
 
@@ -32,7 +34,7 @@ impl FileStatistics {
         let (mut columns, mut unknown) = (Vec::new(), Vec::new());
         let mut memory = Reservation::none(budget);
         let (Some(filter), Source::Parquet(file)) = (&reading.filter, source) else {
-            return Ok(Self { columns: None, unknown, _memory: memory });
+            return Ok(Self::of_folders(source.file(), reading, budget));
         };
         let looked_at = filter.columns();
         for (number, field) in file.schema().fields().iter().enumerate() {
@@ -49,7 +51,18 @@ impl FileStatistics {
                 }
             }
         }
-        Ok(Self { columns: Some(columns), unknown, _memory: memory })
+        Ok(Self {
+            columns: Some(columns),
+            unknown,
+            _memory: memory,
+            ..Self::of_folders(source.file(), reading, budget)
+        })
+    }
+
+    /// Of a file of which nothing is known but its folders. What is wrong with these whoever reads the file finds.
+    pub(crate) fn of_folders(file: &InputFile, reading: &ReadOptions, budget: &Arc<dyn MemoryBudget>) -> Self {
+        let folders = reading.folder_types().and_then(|types| file.folder_columns(&types)).unwrap_or_default();
+        Self { columns: None, unknown: Vec::new(), folders, _memory: Reservation::none(budget) }
     }
 }
 
@@ -78,18 +91,26 @@ impl Column<'_> {
 impl FileStatistics {
     /// Of each split, which has so many rows, whether no row of it can meet the condition, which is bound to the schema of the table.
     pub(crate) fn left_out(&self, bound: &Bound, table: &Schema, rows: &[Option<u64>]) -> Vec<bool> {
-        let Some(columns) = &self.columns else { return vec![false; rows.len()] };
+        if self.columns.is_none() && self.folders.is_empty() {
+            return vec![false; rows.len()];
+        }
+        let of_folder = |(field, value): &(FieldRef, ArrayRef)| {
+            folder_statistics(value, rows).ok().map(|said| (field.name().clone(), said))
+        };
+        let folders: Vec<(String, RowGroupStatistics)> = self.folders.iter().filter_map(of_folder).collect();
         let column = |number: usize| {
             let name = table.field(number).name();
-            match columns.iter().find(|(of, _)| of == name) {
-                None if self.unknown.contains(name) => Column::Unknown,
-                None => Column::Missing,
+            match self.columns.iter().flatten().chain(&folders).find(|(of, _)| of == name) {
                 Some((_, said)) => conformed_bounds(table, number, said),
+                None if self.columns.is_none() || self.unknown.contains(name) => Column::Unknown,
+                None => Column::Missing,
             }
         };
         let of_table: Vec<(usize, Column<'_>)> = bound.columns().into_iter().map(|at| (at, column(at))).collect();
         let is_left_out = |(split, rows): (usize, &Option<u64>)| {
-            let extent = |number: usize| of_table.iter().find(|(at, _)| *at == number)?.1.extent(split, (*rows)?);
+            // Where nobody says how many rows there are, something is known of folders alone.
+            let rows = rows.unwrap_or(1);
+            let extent = |number: usize| of_table.iter().find(|(at, _)| *at == number)?.1.extent(split, rows);
             !bound.may_be_true(extent)
         };
         rows.iter().enumerate().map(is_left_out).collect()

@@ -78,9 +78,9 @@ struct Condition {
 }
 
 impl Condition {
-    /// Which rows of a batch meet it, of which these columns are those that it looks at, as far as the file has them.
-    fn kept(&self, batch: &RecordBatch, columns: &[usize]) -> Result<BooleanArray, TableError> {
-        self.bound.evaluate(&conformed(&batch.project(columns)?, &self.schema)?)
+    /// Which rows of a batch meet it that has the columns that it looks at, as far as the file and its folders have them.
+    fn kept(&self, batch: &RecordBatch) -> Result<BooleanArray, TableError> {
+        self.bound.evaluate(&conformed(batch, &self.schema)?)
     }
 }
 

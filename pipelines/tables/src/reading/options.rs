@@ -1,5 +1,6 @@
 //! How files are read, as far as somebody says.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::Schema;
@@ -14,7 +15,8 @@ use crate::sources::json::{JsonMixed, JsonOptions};
 use crate::sources::parquet::LastDecoding;
 use crate::sources::text::INFERRED_FILES;
 use crate::sources::{
-    InputFile, InputFormat, MemoryBudget, NamedTypes, Source, SourceError, TextOptions, alike, parse_schema,
+    InputFile, InputFormat, MemoryBudget, NamedTypes, Source, SourceError, TextOptions, alike, folder_types,
+    parse_schema, print_schema,
 };
 
 /// How the files of a table are read, as far as somebody says.
@@ -33,6 +35,12 @@ pub struct ReadOptions {
     /// What rows have to meet; it may look at columns that are not selected.
     #[serde(default)]
     pub filter: Option<Expression>,
+    /// Whether folders below what is named that say values (`day=2024-01-31`) are looked into and are columns; `None`: they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hive: Option<bool>,
+    /// Types of the columns that folders are, as [`parse_schema`] reads them, once all files are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folders: Option<String>,
     /// Columns that a job looks at, or paths to fields of structs: where they are said and no columns are selected, no others are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed: Option<Vec<String>>,
@@ -94,6 +102,35 @@ impl ReadOptions {
     /// [`SourceError::Schema`].
     pub fn types(&self) -> Result<NamedTypes, SourceError> {
         self.schema.as_deref().map_or(Ok(Vec::new()), parse_schema)
+    }
+
+    /// Whether folders may be columns.
+    pub fn reads_folders(&self) -> bool {
+        self.hive != Some(false)
+    }
+
+    /// The same once all files are listed, each with how many of its folders may be columns: with the types of these columns, which are no longer among those of columns of text.
+    ///
+    /// # Errors
+    /// [`SourceError::Names`]: files are in folders of other columns; [`SourceError::Schema`].
+    pub(crate) fn with_folders<'a>(self, files: impl Iterator<Item = (&'a Path, usize)>) -> Result<Self, SourceError> {
+        let mut said = self.types()?;
+        let folders = folder_types(files, &said)?;
+        if folders.is_empty() {
+            return Ok(self);
+        }
+        said.retain(|(name, _)| folders.iter().all(|(folder, _)| folder != name));
+        let printed = |types: &NamedTypes| print_schema(types.iter().map(|(name, of)| (name.as_str(), of)));
+        let schema = (!said.is_empty()).then(|| printed(&said));
+        Ok(Self { schema, folders: Some(printed(&folders)), ..self })
+    }
+
+    /// The columns that folders are, once all files are listed.
+    ///
+    /// # Errors
+    /// [`SourceError::Schema`], of a text that [`with_folders`](Self::with_folders) has not made.
+    pub(crate) fn folder_types(&self) -> Result<NamedTypes, SourceError> {
+        self.folders.as_deref().map_or(Ok(Vec::new()), parse_schema)
     }
 
     /// Whether the column of this name is looked at: it is selected, or the condition may mean it or a field of it.
@@ -228,6 +265,14 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
+    /// The columns that folders are.
+    ///
+    /// # Errors
+    /// As of [`ReadOptions::folder_types`].
+    pub(crate) fn folder_types(&self) -> Result<NamedTypes, SourceError> {
+        self.options.folder_types()
+    }
+
     /// Opens a file.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Condition;
 use super::leaving_out::{Column, conformed_bounds};
 use crate::sources::parquet::{PageStatistics, ParquetFile};
-use crate::sources::{MemoryBudget, SourceError};
+use crate::sources::{FolderColumns, MemoryBudget, SourceError};
 
 /// Rows between two ranges that are read with these where there are fewer: to pass over them takes longer than to decode them.
 const GAP_ROWS: u64 = 1024;
@@ -24,13 +24,16 @@ enum Pages {
 pub(super) fn ranges(
     file: &ParquetFile,
     (group, rows): (usize, u64),
-    condition: &Condition,
+    (condition, folders): (&Condition, &FolderColumns),
     budget: &Arc<dyn MemoryBudget>,
 ) -> Result<Option<Vec<Range<u64>>>, SourceError> {
     let mut pages = Vec::new();
     for field in condition.schema.fields() {
         let number = file.schema().fields().iter().position(|here| here.name() == field.name());
+        let is_folder = folders.iter().any(|(folder, _)| folder.name() == field.name());
         pages.push(match number {
+            // All rows of the file have one value: whether it meets the condition is known before.
+            None if is_folder => Pages::Unknown,
             None => Pages::Missing,
             Some(number) => file.page_statistics(group, number, budget)?.map_or(Pages::Unknown, Pages::Said),
         });

@@ -13,7 +13,8 @@ use super::{Condition, Opener, Reading, pages};
 use crate::TableError;
 use crate::sources::text::TextState;
 use crate::sources::{
-    InputFile, InputFormat, MemoryBudget, Place, Reservation, Source, SourceBatch, SourceError, SourceRows, value_bytes,
+    FolderColumns, InputFile, InputFormat, MemoryBudget, Place, Reservation, Source, SourceBatch, SourceError,
+    SourceRows, value_bytes, with_folders,
 };
 
 /// Opens the files of a table.
@@ -55,9 +56,15 @@ impl TableReader {
                 read.push(number);
             }
         }
+        let folders = source.file().folder_columns(&self.opener.folder_types()?)?;
+        let folders_in = |schema: &SchemaRef| -> FolderColumns {
+            folders.iter().filter(|(field, _)| schema.column_with_name(field.name()).is_some()).cloned().collect()
+        };
+        let folders_of_condition = looked_at.map(folders_in).unwrap_or_default();
+        let folders = folders_in(&self.columns);
         let (condition, budget) = (self.condition.clone(), self.budget.clone());
         let rows_of = source.splits()?.iter().map(|split| split.rows).collect();
-        Ok(TableFile { source, read, given, of_condition, condition, rows_of, budget })
+        Ok(TableFile { source, read, given, of_condition, folders, folders_of_condition, condition, rows_of, budget })
     }
 }
 
@@ -68,6 +75,9 @@ pub(crate) struct TableFile {
     read: Vec<usize>,
     given: Vec<usize>,
     of_condition: Vec<usize>,
+    /// The same of columns that its folders are.
+    folders: FolderColumns,
+    folders_of_condition: FolderColumns,
     condition: Option<Arc<Condition>>,
     /// How many rows each split has, where the file says so.
     rows_of: Vec<Option<u64>>,
@@ -120,7 +130,7 @@ impl TableFile {
     fn ranges(&self, split: usize, within: &Range<u64>) -> Result<Option<Vec<Range<u64>>>, SourceError> {
         let (Source::Parquet(file), Some(rows)) = (&self.source, self.rows_of[split]) else { return Ok(None) };
         if let Some(condition) = &self.condition {
-            return pages::ranges(file, (split, rows), condition, &self.budget);
+            return pages::ranges(file, (split, rows), (condition, &self.folders_of_condition), &self.budget);
         }
         let wanted = within.start.min(rows)..within.end.min(rows);
         Ok((wanted != (0..rows)).then(|| Some(wanted).filter(|wanted| !wanted.is_empty()).into_iter().collect()))
@@ -250,15 +260,24 @@ impl TableFile {
         rows.error_in(&self.source, error, &self.budget)
     }
 
-    /// What is to be read of a batch, whose split begins so where it is text.
+    /// What is to be read of a batch, whose split begins so where it is text, with the columns that folders are.
     fn kept(&self, source: SourceBatch, state: Option<TextState>) -> Result<ReadRows, SourceError> {
+        let rows = self.kept_of_file(source, state)?;
+        let failed =
+            |error: ArrowError| SourceError::Table { file: self.source.file().name().clone(), error: error.into() };
+        Ok(ReadRows { batch: with_folders(rows.batch, &self.folders).map_err(failed)?, ..rows })
+    }
+
+    fn kept_of_file(&self, source: SourceBatch, state: Option<TextState>) -> Result<ReadRows, SourceError> {
         let failed = |error| {
             let row_of = |row| source.first_row + row as u64;
             self.source.row_error(error, (source.split, state), row_of, &self.budget)
         };
         let given = source.batch.project(&self.given).map_err(|error| failed(error.into()))?;
         let Some(condition) = &self.condition else { return Ok(ReadRows::whole(given, source, state)) };
-        let kept = condition.kept(&source.batch, &self.of_condition).map_err(failed)?;
+        let looked_at = source.batch.project(&self.of_condition);
+        let looked_at = looked_at.and_then(|batch| with_folders(batch, &self.folders_of_condition));
+        let kept = looked_at.map_err(TableError::from).and_then(|batch| condition.kept(&batch)).map_err(failed)?;
         match kept.true_count() {
             0 => Ok(ReadRows::none(given.schema(), source.split)),
             all if all == source.batch.num_rows() => Ok(ReadRows::whole(given, source, state)),

@@ -94,6 +94,22 @@ impl UnifiedSchema {
         Arc::new(Schema::new_with_metadata(fields, self.metadata.clone()))
     }
 
+    /// The same, and behind them the columns of these types that folders are: those that errors call `place`, for one.
+    ///
+    /// # Errors
+    /// [`TableError::InFileAndFolder`]; [`TableError::NamesAlike`].
+    pub(crate) fn schema_with(&self, folders: &[(String, DataType)], place: &str) -> Result<SchemaRef, TableError> {
+        let (mut all, place): (Self, Arc<str>) = (self.clone(), place.into());
+        for (column, of) in folders {
+            if let Some(number) = all.numbers.get(column) {
+                let (column, file) = (column.clone(), all.columns[*number].place.to_string());
+                return Err(TableError::InFileAndFolder { column, file, folder: place.to_string() });
+            }
+            all.push(Arc::new(Field::new(column, of.clone(), true)), &place)?;
+        }
+        Ok(all.schema())
+    }
+
     fn push(&mut self, field: FieldRef, place: &Arc<str>) -> Result<(), TableError> {
         let number = self.columns.len();
         if field.name().is_empty() {

@@ -6,7 +6,19 @@ use std::sync::Arc;
 
 use exobus_files::{ALIGNMENT, Access, AlignedBuffer, FileStatus, FileSystem, Location, ReadFile};
 
-use super::SourceError;
+use super::folders::{FolderColumns, folder_columns};
+use super::{NamedTypes, SourceError};
+
+/// A file of a table in a list.
+#[derive(Clone, Debug)]
+pub struct ListedFile {
+    /// Where it is.
+    pub location: Location,
+    /// Its length and version.
+    pub status: FileStatus,
+    /// In how many folders it is below what was named, as [`visit_table_files`](exobus_files::visit_table_files) says: these may be columns.
+    pub below: usize,
+}
 
 /// A file of a table, as it was when it was listed.
 #[derive(Clone)]
@@ -14,6 +26,8 @@ pub struct InputFile {
     name: Arc<str>,
     file: Arc<dyn ReadFile>,
     status: FileStatus,
+    /// How many of its folders may be columns.
+    below: usize,
 }
 
 impl InputFile {
@@ -24,7 +38,18 @@ impl InputFile {
     pub fn new(file: Arc<dyn ReadFile>, listed: FileStatus) -> Result<Self, SourceError> {
         file.check(listed)?;
         let name = file.location().to_string().into();
-        Ok(Self { name, file, status: listed })
+        Ok(Self { name, file, status: listed, below: 0 })
+    }
+
+    /// The same, of whose path the last so many folders may be columns.
+    #[must_use]
+    pub fn below(self, folders: usize) -> Self {
+        Self { below: folders, ..self }
+    }
+
+    /// The columns of these types that its folders are.
+    pub(crate) fn folder_columns(&self, types: &NamedTypes) -> Result<FolderColumns, SourceError> {
+        folder_columns(&self.file.location().to_path_buf(), self.below, types)
     }
 
     /// Opens a file and takes it as it is now.

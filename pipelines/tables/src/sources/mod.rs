@@ -14,6 +14,7 @@
 
 mod batches;
 mod error;
+mod folders;
 mod format;
 mod front;
 mod input;
@@ -30,10 +31,11 @@ pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
 pub(crate) use batches::{array_bytes, is_counted_by_row, larger_row, value_bytes};
 pub(crate) use error::shown;
 pub use error::{Misfit, Place, SourceError};
+pub(crate) use folders::{FolderColumns, folder_statistics, folder_types, with_folders, without_runs};
 pub use format::InputFormat;
 pub(crate) use format::alike;
 pub use front::{Source, SourceRows, TextOptions};
-pub use input::InputFile;
+pub use input::{InputFile, ListedFile};
 pub use memory::{FixedBudget, MemoryBudget, MemoryDenied, Reservation, StoreBudget};
 pub use names::{check_names, column_index};
 pub(crate) use schema_text::map_of;

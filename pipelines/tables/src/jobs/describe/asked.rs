@@ -14,6 +14,7 @@ use super::seen::{Schemas, Seen};
 use crate::block::Layout;
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::described::Described;
+use crate::jobs::rewrite::{Folders, SplitColumns};
 use crate::jobs::table::with_places;
 use crate::reading::{FileStatistics, ReadOptions, Reading};
 use crate::semantics::{FileTypes, KeyColumn, KeyEncoder, UnifiedSchema, stored_schema};
@@ -25,12 +26,18 @@ use crate::sources::Reservation;
 pub(in crate::jobs) struct Asked {
     /// With the types of all columns of text.
     pub(in crate::jobs) reading: ReadOptions,
+    /// The first file.
+    #[serde(default)]
+    pub(in crate::jobs) first: String,
     /// Columns that the job looks at.
     pub(in crate::jobs) key: Vec<KeyColumn>,
     /// What files will be written as.
     pub(in crate::jobs) form: FileForm,
     /// Whether a function makes other rows of these: they need not be such as the format has.
     pub(in crate::jobs) is_mapped: bool,
+    /// Where columns are to be folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::jobs) folders: Option<Folders>,
 }
 
 /// What the files of a table are together.
@@ -54,7 +61,8 @@ pub(super) fn unify(context: &mut TaskContext<'_>, asked: Asked) -> Result<Unifi
         let _decoded = memory.map_err(|denied| budget.of_list(denied))?;
         add(&mut table, rmp_serde::from_slice(&block).map_err(TaskError::fatal)?)?;
     }
-    asked.unified(&schema_of(table)?)
+    let table = asked.schema_of(table)?;
+    asked.unified(&table)
 }
 
 /// Adds the schemas of more files. A table fails by the first file that does not fit, or with which something is wrong.
@@ -71,11 +79,14 @@ fn add(table: &mut Option<UnifiedSchema>, seen: Seen) -> Result<(), TaskError> {
     seen.failed.map_or(Ok(()), |failed| Err(failed.error()))
 }
 
-fn schema_of(table: Option<UnifiedSchema>) -> Result<SchemaRef, TaskError> {
-    Ok(table.ok_or_else(|| TaskError::request("there is no file"))?.schema())
-}
-
 impl Asked {
+    /// All columns of the table, those that folders are behind those of files.
+    fn schema_of(&self, table: Option<UnifiedSchema>) -> Result<SchemaRef, TaskError> {
+        let folders = self.reading.folder_types().map_err(TaskError::fatal)?;
+        let table = table.ok_or_else(|| TaskError::request("there is no file"))?;
+        table.schema_with(&folders, &self.first).map_err(of_table)
+    }
+
     /// The table whose files have all these columns.
     fn unified(self, table: &SchemaRef) -> Result<Unified, TaskError> {
         let selected = self.reading.selected(table, &self.key).map_err(of_table)?;
@@ -83,6 +94,9 @@ impl Asked {
         let schema = stored_schema(types, &selected).map_err(of_table)?;
         if !self.key.is_empty() {
             KeyEncoder::new(&schema, &self.key).map_err(of_table)?;
+        }
+        if let Some(folders) = &self.folders {
+            SplitColumns::of(&schema, folders, self.form.format())?;
         }
         let layout = Layout::new(&with_places(&schema)?).map_err(of_table)?;
         let reading = Reading::new(self.reading.selecting(&selected), table).map_err(of_table)?;
@@ -106,7 +120,7 @@ impl Asked {
         });
         let mut table = None;
         add(&mut table, schemas.finish(looked)?)?;
-        let (table, form) = (schema_of(table)?, self.form);
+        let (table, form) = (self.schema_of(table)?, self.form);
         let Unified { layout, reading, .. } = self.unified(&table)?;
         if let Some(filter) = &reading.options.filter {
             let bound = filter.bind(&table).map_err(of_table)?;

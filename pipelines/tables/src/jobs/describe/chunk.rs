@@ -98,12 +98,14 @@ pub(super) fn leave_out(context: &mut TaskContext<'_>, params: LeaveOutParams) -
         context.check_cancelled()?;
         check_location(context, &Location::from(&file.path))?;
         let (input, format) = file.input(reading, Access::Ranges).map_err(failed)?;
-        if format == InputFormat::Parquet {
-            let source = opener.open(input, format, &budget.shared()).map_err(failed)?;
-            let said = FileStatistics::of(&source, reading, &budget.shared());
-            let said = said.map_err(|denied| budget.of_rows(denied))?;
-            file.leave_out(&said.left_out(&bound, &table, &file.rows()));
-        }
+        let said = match format {
+            InputFormat::Parquet => {
+                let source = opener.open(input, format, &budget.shared()).map_err(failed)?;
+                FileStatistics::of(&source, reading, &budget.shared()).map_err(|denied| budget.of_rows(denied))?
+            }
+            _ => FileStatistics::of_folders(&input, reading, &budget.shared()),
+        };
+        file.leave_out(&said.left_out(&bound, &table, &file.rows()));
     }
     write_files(context, 0, &list.files, &budget)
 }

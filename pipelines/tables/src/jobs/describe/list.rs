@@ -33,8 +33,13 @@ impl FileList {
     }
 
     /// Adds a file, of which no splits are known.
-    pub(in crate::jobs) fn push(&mut self, location: &Location, status: FileStatus) -> Result<(), MemoryDenied> {
-        let file = DescribedFile { path: location.to_path_buf(), status, splits: Vec::new() };
+    pub(in crate::jobs) fn push(
+        &mut self,
+        location: &Location,
+        status: FileStatus,
+        below: usize,
+    ) -> Result<(), MemoryDenied> {
+        let file = DescribedFile { path: location.to_path_buf(), status, below, splits: Vec::new() };
         self.memory.resize(self.memory.bytes() + file_bytes(&file))?;
         self.files.push(file);
         Ok(())
@@ -79,8 +84,9 @@ mod tests {
         let budget: Arc<dyn MemoryBudget> = fixed.clone();
         let mut list = FileList::new(&budget);
         let status = FileStatus { bytes: 1, version: Version::of(&[]) };
-        let denied = (0..10_000)
-            .find_map(|number| list.push(&Location::new(format!("/a folder/part-{number:05}.parquet")), status).err());
+        let denied = (0..10_000).find_map(|number| {
+            list.push(&Location::new(format!("/a folder/part-{number:05}.parquet")), status, 3).err()
+        });
         assert!(denied.is_some(), "10 000 files are not listed in 64 KiB");
         let taken: usize = list.files.capacity() * size_of::<DescribedFile>()
             + list.files.iter().map(|file| file.path.capacity()).sum::<usize>();

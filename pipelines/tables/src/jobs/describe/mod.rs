@@ -29,7 +29,7 @@ use self::chunk::{ChunkParams, LeaveOutParams, describe_chunk, leave_out};
 pub(super) use self::chunk::{check_location, write_files};
 pub(super) use self::list::{FileList, written};
 use super::described::{DescribeParams, Described, DescribedFile, LOOK_BYTES, Looked, describe};
-use super::rewrite::Rewrite;
+use super::rewrite::{Folders, Rewrite};
 use crate::semantics::KeyColumn;
 
 /// Files that one task looks at: some 30 us each where footers are in memory, and a question or two to a store that is far.
@@ -43,18 +43,29 @@ impl Described {
         key: &[KeyColumn],
         is_mapped: bool,
     ) -> Result<Self, JobError> {
-        Self::in_chunks(futures, rewrite, (key, is_mapped), CHUNK_FILES).await
+        Self::in_chunks(futures, rewrite, (key, is_mapped, None), CHUNK_FILES).await
+    }
+
+    /// The same of a table that is written to folders, where these are said.
+    pub(super) async fn in_folders(
+        futures: &Futures,
+        rewrite: &Rewrite,
+        key: &[KeyColumn],
+        folders: Option<&Folders>,
+    ) -> Result<Self, JobError> {
+        Self::in_chunks(futures, rewrite, (key, false, folders), CHUNK_FILES).await
     }
 
     /// The same with so many files in a chunk.
     async fn in_chunks(
         futures: &Futures,
         rewrite: &Rewrite,
-        (key, is_mapped): (&[KeyColumn], bool),
+        (key, is_mapped, folders): (&[KeyColumn], bool, Option<&Folders>),
         chunk_files: usize,
     ) -> Result<Self, JobError> {
         let Rewrite { inputs, reading, writing, partial, .. } = rewrite.clone();
-        let params = DescribeParams { inputs, partial, key: key.to_vec(), writing, is_mapped, reading, chunk_files };
+        let (key, folders) = (key.to_vec(), folders.cloned());
+        let params = DescribeParams { inputs, partial, key, writing, is_mapped, folders, reading, chunk_files };
         let listed = futures.submit_with(describe, &params, &[], options())?;
         let (chunks, asked) = match futures.get_value(&listed.part(0)).await? {
             Looked::Whole(described) => return Ok(described),

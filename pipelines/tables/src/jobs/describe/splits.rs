@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
+use arrow_schema::FieldRef;
 use exobus_actors::registry::TaskError;
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -10,7 +12,7 @@ use crate::jobs::budget::TaskBudget;
 use crate::jobs::described::DescribedSplit;
 use crate::reading::ReadOptions;
 use crate::sources::text::Packing;
-use crate::sources::{Source, Split};
+use crate::sources::{Source, SourceError, Split, array_bytes};
 
 /// Packed text is taken to be so many times as large.
 const PACKED: u64 = 8;
@@ -23,6 +25,7 @@ pub(super) fn splits(
     reading: &ReadOptions,
     budget: &Arc<TaskBudget>,
 ) -> Result<Vec<DescribedSplit>, TaskError> {
+    let folder_bytes = bytes_of_folders(source, reading).map_err(|error| budget.of_source(error))?;
     let states = source.states(&budget.shared()).map_err(|error| budget.of_source(error))?;
     let splits = source.splits().map_err(|error| budget.of_source(error))?;
     let split = |split: Split| {
@@ -39,14 +42,18 @@ pub(super) fn splits(
             let (file, what) = (source.file().name(), "it says that it has more rows or bytes than any file has");
             return Err(TaskError::data(format!("{file}, row group {}: {what}", split.index)));
         }
-        Ok(DescribedSplit {
-            value_bytes,
-            rows: split.rows,
-            state: states.get(split.index).copied(),
-            is_left_out: false,
-        })
+        let state = states.get(split.index).copied();
+        let of_file = DescribedSplit { value_bytes, rows: split.rows, state, is_left_out: false };
+        Ok(DescribedSplit { value_bytes: value_bytes + of_file.rows_about() * folder_bytes, ..of_file })
     };
     splits.into_iter().map(split).collect()
+}
+
+/// Bytes that a row has of the columns that folders are, of those that are read.
+fn bytes_of_folders(source: &Source, reading: &ReadOptions) -> Result<u64, SourceError> {
+    let columns = source.file().folder_columns(&reading.folder_types()?)?;
+    let is_read = |(field, _): &&(FieldRef, ArrayRef)| reading.reads(field.name());
+    Ok(columns.iter().filter(is_read).map(|(_, value)| array_bytes(value.as_ref(), 0..1)).sum())
 }
 
 /// Bytes that the values of a row group have in memory, of the columns that are read: sizes in the file are of dictionaries and runs.

@@ -21,7 +21,7 @@ fn described(folder: &Path, reading: &ReadOptions, chunk_files: usize) -> Result
     let rewrite = Rewrite { reading: reading.clone(), ..Rewrite::new(vec![folder.to_owned()], "out".into()) };
     let program = async move |futures: Futures| {
         let key = [KeyColumn::rising("id")];
-        let described = Described::in_chunks(&futures, &rewrite, (&key, false), chunk_files).await?;
+        let described = Described::in_chunks(&futures, &rewrite, (&key, false, None), chunk_files).await?;
         rmp_serde::to_vec_named(&described).map_err(JobError::program)
     };
     let node = Node::start(options).unwrap();
@@ -129,4 +129,38 @@ fn what_is_asked_of_a_table_is_checked_when_all_of_its_files_are_known() {
     let error = described_alike(folder.path(), &with(&[], Some("prise > 1"))).unwrap_err();
     assert!(error.contains("prise"), "{error}");
     described_alike(folder.path(), &with(&["id"], Some("price > 1"))).unwrap();
+}
+
+#[test]
+fn folders_are_columns_and_leave_files_of_any_format_out() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, city) in ["oslo", "rome", "__HIVE_DEFAULT_PARTITION__"].into_iter().enumerate() {
+        let inside = folder.path().join(format!("n={number}/city={city}"));
+        fs::create_dir_all(&inside).unwrap();
+        write(&inside, number, vec![("id", wide(4 * number as i64))]);
+        fs::write(inside.join("lines.csv"), "id\n1\n2\n").unwrap();
+    }
+    let described = |filter: Option<&str>| -> Described {
+        let reading = ReadOptions { filter: filter.map(|text| text.parse().unwrap()), ..ReadOptions::default() };
+        rmp_serde::from_slice(&described_alike(folder.path(), &reading).unwrap()).unwrap()
+    };
+    let all = described(None);
+    let schema = crate::jobs::table::Table::decode(&all.layout).unwrap().schema;
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!((all.files.len(), names), (6, vec!["id", "n", "city"]));
+    for (filter, folders) in [
+        ("city = 'oslo' and n < 5", &["oslo"][..]),
+        ("n >= 1", &["rome", "__HIVE_DEFAULT_PARTITION__"]),
+        ("city is null or n = 0", &["oslo", "__HIVE_DEFAULT_PARTITION__"]),
+        ("city <> 'oslo'", &["rome"]),
+        ("id >= 0", &["oslo", "rome", "__HIVE_DEFAULT_PARTITION__"]),
+    ] {
+        for file in described(Some(filter)).files {
+            let is_read = folders.iter().any(|city| file.path.to_string_lossy().contains(city));
+            assert!(file.splits.iter().all(|split| split.is_left_out != is_read), "{filter}: {}", file.path.display());
+        }
+    }
+    fs::write(folder.path().join("n=0/city=oslo/more.csv"), "id,n\n1,2\n").unwrap();
+    let error = described_alike(folder.path(), &ReadOptions::default()).unwrap_err();
+    assert!(error.contains("column n is in") && error.contains("more.csv, and the folders of"), "{error}");
 }

@@ -58,7 +58,7 @@ impl Folders {
 }
 
 /// The columns of a table, of which some are folders.
-pub(super) struct SplitColumns {
+pub(in crate::jobs) struct SplitColumns {
     /// Numbers of those that are folders, the outermost first, and of all others.
     folders: Vec<usize>,
     files: Vec<usize>,
@@ -72,7 +72,7 @@ impl SplitColumns {
     ///
     /// # Errors
     /// A column is not there, named twice, or has values or a name that make no folders; nothing is left for files.
-    pub(super) fn of(schema: &Schema, folders: &Folders, format: OutputFormat) -> Result<Self, TaskError> {
+    pub(in crate::jobs) fn of(schema: &Schema, folders: &Folders, format: OutputFormat) -> Result<Self, TaskError> {
         if format == OutputFormat::Records {
             return Err(TaskError::request(
                 "files of records have a key and a value and no other columns, so none can be folders: say another --format",

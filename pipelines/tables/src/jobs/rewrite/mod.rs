@@ -36,6 +36,7 @@ pub(super) use self::arrangement::{Arrangement, MixedSeed, place_hash};
 pub(super) use self::cuts::cuts;
 pub(super) use self::entries::{in_common, prefix};
 pub use self::folders::Folders;
+pub(super) use self::folders::SplitColumns;
 pub(super) use self::map::MESSAGE_BYTES;
 pub(super) use self::plan::{map_outside_bytes, maps, refuse_beyond};
 pub(super) use self::program::{explain, run};

@@ -164,6 +164,7 @@ mod tests {
         let file = |(number, splits): (usize, &&[u64])| DescribedFile {
             path: format!("{number}").into(),
             status: FileStatus { bytes: 1, version: Version::of(&[]) },
+            below: 0,
             splits: splits
                 .iter()
                 .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None, is_left_out: false })

@@ -124,7 +124,8 @@ impl Planned {
         if arrangement.key().is_some_and(<[_]>::is_empty) {
             return Err(JobError::program(TableError::NoKey));
         }
-        let mut described = Described::of(futures, rewrite, &arrangement.columns(), false).await?;
+        let mut described =
+            Described::in_folders(futures, rewrite, &arrangement.columns(), arrangement.folders()).await?;
         let is_of_rows = arrangement.seed().is_some() || matches!(rewrite.writing.file_size, FileSize::Rows(_));
         if described.rows().is_none() && is_of_rows {
             count(futures, &mut described).await?;
@@ -136,9 +137,6 @@ impl Planned {
         let files = rewrite.writing.file_size.files(value_bytes + rows * PLACE_BYTES, rows);
         let (bytes, rows) = (value_bytes / files, rows.div_ceil(files));
         let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
-        if let Some(folders) = arrangement.folders() {
-            SplitColumns::of(&schema, folders, described.form.format()).map_err(JobError::program)?;
-        }
         let columns = schema.fields().len() as u64 + 1;
         let sink_bytes = rewrite.writing.sink_bytes(described.form, &schema, (bytes, rows));
         let about = FileAbout { bytes, rows, columns, key_bytes: arrangement.key_bytes(), sink_bytes };

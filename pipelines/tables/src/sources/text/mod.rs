@@ -27,7 +27,7 @@ pub(super) use self::columns::{TextColumn, column};
 pub use self::dialect::{Dialect, Ends, TextState};
 pub use self::rows::{ROW_BYTES_MAX, TextRows};
 use self::rows::{TextLines, WantedColumn};
-use self::values::Evidence;
+pub(super) use self::values::Evidence;
 pub(crate) use self::values::{Time, float};
 pub(super) use self::window::{Piece, READ_BYTES, Window};
 use super::memory::MemoryBudget;

@@ -20,7 +20,7 @@ use arrow_schema::{DataType, TimeUnit};
 
 /// What the values of a column could be.
 #[derive(Clone, Debug)]
-pub(super) struct Evidence {
+pub(in crate::sources) struct Evidence {
     values: u64,
     numbers: u64,
     is_bool: bool,
@@ -54,7 +54,7 @@ impl Default for Evidence {
 
 impl Evidence {
     /// Looks at a value that is not null.
-    pub(super) fn look_at(&mut self, text: &[u8]) {
+    pub(in crate::sources) fn look_at(&mut self, text: &[u8]) {
         self.values += 1;
         self.is_bool = self.is_bool && boolean(text).is_some();
         self.is_int = self.is_int && integer(text).is_some();
@@ -85,7 +85,7 @@ impl Evidence {
     }
 
     /// The type that the column has.
-    pub(super) fn data_type(&self) -> DataType {
+    pub(in crate::sources) fn data_type(&self) -> DataType {
         let unit = if self.digits > 6 { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
         match self {
             _ if self.values == 0 => DataType::Utf8,
