@@ -1,4 +1,4 @@
-//! `shuffle`, `dedupe`, `group` and `convert` as commands: in one process and on a cluster, and what becomes of them when something dies.
+//! `shuffle`, `dedupe`, `group`, `repartition` and `convert` as commands: in one process and on a cluster, and what becomes of them when something dies.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ struct Verb {
     rows: u64,
 }
 
-const VERBS: [Verb; 4] = [
+const VERBS: [Verb; 5] = [
     Verb { name: "shuffle", more: &["--seed", "7"], stage: "table.reduce", tasks: 3, rows: ROWS },
     Verb {
         name: "dedupe",
@@ -39,6 +39,7 @@ const VERBS: [Verb; 4] = [
         tasks: 3,
         rows: DISTINCT,
     },
+    Verb { name: "repartition", more: &["--by", "city"], stage: "table.reduce", tasks: 3, rows: ROWS },
     Verb { name: "convert", more: &[], stage: "table.convert", tasks: 3, rows: ROWS },
 ];
 /// Keys of the table: cities, or none, with each of the times.

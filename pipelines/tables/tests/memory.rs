@@ -19,7 +19,9 @@ use exobus_tables::semantics::KeyColumn;
 use exobus_tables::sinks::{
     Compression as Packing, FileForm, OutputFormat, ParquetOptions, ParquetSink, SinkOptions, TableSink,
 };
-use exobus_tables::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions};
+use exobus_tables::sources::{
+    InputFile, InputFormat, ListedFile, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions,
+};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -136,7 +138,7 @@ fn unasked_by_condition(path: &Path, condition: &str, bytes_max: i64) -> (Result
     let location: Location = path.into();
     let status = location.open(exobus_files::Access::Cached).unwrap().status().unwrap();
     let options = ReadOptions { filter: Some(condition.parse().unwrap()), ..ReadOptions::default() };
-    let look = Look::new(vec![(location, status)], options, budget);
+    let look = Look::new(vec![ListedFile { location, status, below: 0 }], options, budget).unwrap();
     begin();
     let checked = look.check(&[KeyColumn::rising("name")]);
     COUNTS.set(false);

@@ -6,6 +6,7 @@ mod group;
 mod map_batches;
 mod records;
 mod refused;
+mod repartition;
 mod shuffle;
 mod sort;
 mod support;
