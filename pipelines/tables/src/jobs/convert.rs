@@ -139,7 +139,7 @@ pub(super) fn write_file(
             let row_hash = table.hasher.sum(&batch).map_err(refused)?;
             read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
             let refused = |what| reader.refused_batch(piece, &rows, what);
-            let batch = without_runs(&batch).map_err(TaskError::fatal)?;
+            let batch = without_runs(&batch).map_err(of_table)?;
             let given_batch = mapping.apply(batch, refused)?;
             let batch = conformed(&given_batch, &schema).map_err(|error| refused_row(error, refused))?;
             let bytes = value_bytes(&batch, 0..batch.num_rows());

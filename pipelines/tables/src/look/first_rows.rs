@@ -60,7 +60,7 @@ impl Look {
         };
         let batches = read.iter().zip(listed_of).map(of_table).collect::<Result<Vec<_>, _>>()?;
         let batches = batches.iter().map(without_runs).collect::<Result<Vec<_>, _>>();
-        let batches = batches.map_err(|error| self.failed(error.into()))?;
+        let batches = batches.map_err(|error| self.failed(error))?;
         Ok(FirstRows { schema, batches, files_read, is_all, _memory: read })
     }
 

@@ -7,10 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
-use arrow_array::{
-    Array, ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, RunArray, UInt32Array, UInt64Array,
-    downcast_run_array,
-};
+use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, RunArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use arrow_select::take::take;
 use exobus_files::says_value;
@@ -18,7 +15,9 @@ use exobus_files::says_value;
 use super::parquet::RowGroupStatistics;
 use super::text::{Evidence, column};
 use super::{NamedTypes, SourceError, print_type, shown};
+use crate::TableError;
 use crate::hive::column_and_value;
+use crate::plain::unpacked;
 
 /// Columns and values of the folders that a file is in, the outermost first.
 type Values = Vec<(String, Option<String>)>;
@@ -170,28 +169,16 @@ pub(crate) fn with_folders(batch: RecordBatch, columns: &FolderColumns) -> Resul
 }
 
 /// The rows without runs: for who looks at arrays as they are.
-pub(crate) fn without_runs(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    fn repeated(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        let array = array.as_ref();
-        downcast_run_array!(
-            array => {
-                let places = (0..array.len()).map(|row| array.get_physical_index(row) as u32);
-                take(array.values().as_ref(), &UInt32Array::from_iter_values(places), None)
-            },
-            other => unreachable!("{other} has no run ends")
-        )
-    }
+pub(crate) fn without_runs(batch: &RecordBatch) -> Result<RecordBatch, TableError> {
     let is_runs = |field: &FieldRef| matches!(field.data_type(), DataType::RunEndEncoded(..));
-    if !batch.schema_ref().fields().iter().any(is_runs) {
-        return Ok(batch.clone());
-    }
     let (mut fields, mut arrays) = (batch.schema_ref().fields().to_vec(), batch.columns().to_vec());
     for (field, array) in fields.iter_mut().zip(&mut arrays).filter(|(field, _)| is_runs(field)) {
-        *array = repeated(array)?;
+        *array = unpacked(array)?;
         *field = Arc::new(field.as_ref().clone().with_data_type(array.data_type().clone()));
     }
     let schema = Arc::new(Schema::new_with_metadata(fields, batch.schema_ref().metadata().clone()));
-    RecordBatch::try_new_with_options(schema, arrays, &RecordBatchOptions::new().with_row_count(Some(batch.num_rows())))
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
 }
 
 /// What is known of a column that folders are in each split of a file, which has so many rows; one, where nobody says it.
