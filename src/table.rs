@@ -1,4 +1,4 @@
-//! Tables as a library: what `exobus sort --key`, `shuffle`, `dedupe`, `convert` and `show` do, as calls.
+//! Tables as a library: what `exobus sort --key`, `shuffle`, `dedupe`, `group`, `join`, `convert` and `show` do, as calls.
 //!
 //! A [`Table`] is read by names, told which rows and columns are wanted, and written: as it is, or in another order. What is wrong is
 //! said by the call that does the work.
@@ -48,7 +48,9 @@ use exobus_tables::sources::FixedBudget;
 use exobus_tables::sources::json::JsonMixed;
 
 pub use self::error::TableJobError;
-pub use self::verbs::{Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, MapBatches, Shuffle, Sort, Verb};
+pub use self::verbs::{
+    Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, IntoPair, Join, MapBatches, Shuffle, Sort, Verb,
+};
 use crate::commands::alone;
 use crate::config::{MemoryBudget, NodeConfig, Overrides};
 
@@ -310,7 +312,8 @@ impl<V: Verb> Table<V> {
         let config = NodeConfig::load_with(None, &self.process, std::iter::empty())
             .map_err(|error| TableJobError::Node { message: error.to_string() })?;
         // The job looks again; here it costs nothing, and the error is the plain one.
-        listed(&self.inputs, self.partial)?;
+        let inputs = [&self.inputs[..], self.verb.other_inputs()].concat();
+        listed(&inputs, self.partial)?;
         check_output_folder(&output)?;
         let params = self.job(&output)?;
         let spec = JobSpec::of(JobId::new(), V::PROGRAM, &params)?;
@@ -348,16 +351,22 @@ impl<V: Verb> Table<V> {
     /// A [`Client`](crate::Client) of a cluster submits it with [`JobSpec::of`](crate::JobSpec::of) and the name [`Verb::PROGRAM`].
     ///
     /// # Errors
-    /// [`TableJobError::Key`], [`TableJobError::NoKey`]; the working directory is gone.
+    /// [`TableJobError::Key`], [`TableJobError::NoKey`], [`TableJobError::Pair`], [`TableJobError::Aggregate`], [`TableJobError::NoTop`]; the working directory is gone.
     pub fn job(self, output: impl Into<PathBuf>) -> Result<V::Params, TableJobError> {
-        let absolute = |path: PathBuf| {
-            let absolute = Location::from(&path).absolute();
-            absolute.map(|location| location.to_path_buf()).map_err(|error| FileError::io(path, "find", 0, error))
-        };
         let Self { inputs, reading, writing, strategy, partial, verb, .. } = self;
-        let inputs = inputs.into_iter().map(absolute).collect::<Result<_, _>>()?;
-        verb.params(Rewrite { inputs, output: absolute(output.into())?, reading, writing, strategy, partial })
+        let (inputs, output) = (all_absolute(inputs)?, absolute(output.into())?);
+        verb.params(Rewrite { inputs, output, reading, writing, strategy, partial })
     }
+}
+
+/// A path seen from the folder that this process works in.
+fn absolute(path: PathBuf) -> Result<PathBuf, FileError> {
+    let absolute = Location::from(&path).absolute();
+    absolute.map(|location| location.to_path_buf()).map_err(|error| FileError::io(path, "find", 0, error))
+}
+
+fn all_absolute(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, FileError> {
+    paths.into_iter().map(absolute).collect()
 }
 
 /// The files that these names stand for, one at least.

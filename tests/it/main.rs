@@ -35,6 +35,7 @@ mod support;
 mod tables;
 mod tables_bad_input;
 mod tables_group;
+mod tables_join;
 mod tables_json;
 mod tables_look;
 mod tables_many_files;
