@@ -13,16 +13,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
     AggregateArgs, ColumnArgs, CutsName, ExplainAggregateArgs, ExplainArgs, ExplainDedupeArgs, ExplainFilesArgs,
-    ExplainGroupArgs, ExplainRepartitionArgs, ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs, ExplainWhat, HowArgs,
-    JobArgs, OperationName, ProcessArgs, ResumeArgs, RunArgs, SchemaArgs, SetupArgs, SortArgs, StrategyName,
-    SubmitArgs, ViewArgs, WordcountArgs,
+    ExplainGroupArgs, ExplainJoinArgs, ExplainRepartitionArgs, ExplainRowsArgs, ExplainSortArgs, ExplainTableArgs,
+    ExplainWhat, HowArgs, JobArgs, OperationName, ProcessArgs, ResumeArgs, RunArgs, SchemaArgs, SetupArgs, SortArgs,
+    StrategyName, SubmitArgs, ViewArgs, WordcountArgs,
 };
 pub use self::place::{ClusterArgs, PlaceArgs, SettingArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
 pub use self::specs::refused;
 pub use self::tables::{
-    ConvertArgs, DedupeArgs, GroupArgs, GroupQueryArgs, GroupReadArgs, PartsArgs, RepartitionArgs, ShowArgs,
-    ShuffleArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
+    ConvertArgs, DedupeArgs, GroupArgs, GroupQueryArgs, GroupReadArgs, JoinArgs, JoinTablesArgs, PartsArgs,
+    RepartitionArgs, RightReadArgs, ShowArgs, ShuffleArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
 };
 pub use self::watch::{JobQueryArgs, JobQuestion, JobsArgs, LookArgs, TimelineArgs};
 use crate::{
@@ -69,6 +69,8 @@ pub enum Command {
     Dedupe(DedupeArgs),
     /// Say something of groups of rows of a table: counts, sums, averages, quantiles
     Group(GroupArgs),
+    /// Join two tables: rows that have the same key, side by side
+    Join(JoinArgs),
     /// Write tables as so many files, with rows of a key together, or in folders of the values of columns
     Repartition(RepartitionArgs),
     /// Write tables as files of another format or length

@@ -398,8 +398,8 @@
 //! # Tables
 //!
 //! A [`Table`](crate::Table) is files that are read as one: it is told which rows and columns are wanted, and written as it is, in the order of a
-//! key, in a random order, or with one row of each key. Its calls ([`sort_by`](crate::Table::sort_by), [`shuffle`](crate::Table::shuffle),
-//! [`dedupe`](crate::Table::dedupe), [`group_by`](crate::Table::group_by), [`repartition`](crate::Table::repartition), none to convert) have an example each; they take what the commands take, and do the same.
+//! key, in a random order, with one row of each key, or beside the rows of another table. Its calls ([`sort_by`](crate::Table::sort_by), [`shuffle`](crate::Table::shuffle),
+//! [`dedupe`](crate::Table::dedupe), [`group_by`](crate::Table::group_by), [`join`](crate::Table::join), [`repartition`](crate::Table::repartition), none to convert) have an example each; they take what the commands take, and do the same.
 //!
 //! ```
 //! use exobus::{OutputFormat, Table, col};

@@ -59,6 +59,7 @@ pub use exobus_tables::{
     jobs::{
         Rewritten,
         dedupe::Keep,
+        join::{Broadcast, JoinKind, Pair},
         map_batches::{Batches, MappedFile},
     },
     semantics::{KeyColumn, Nulls},

@@ -1,4 +1,4 @@
-//! Tables as a library: what `exobus sort --key`, `shuffle`, `dedupe`, `repartition`, `convert` and `show` do, as calls.
+//! Tables as a library: what `exobus sort --key`, `shuffle`, `dedupe`, `group`, `join`, `repartition`, `convert` and `show` do, as calls.
 //!
 //! A [`Table`] is read by names, told which rows and columns are wanted, and written: as it is, or in another order. What is wrong is
 //! said by the call that does the work.
@@ -51,7 +51,7 @@ use exobus_tables::sources::{FixedBudget, ListedFile};
 
 pub use self::error::TableJobError;
 pub use self::verbs::{
-    Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, MapBatches, Repartition, Shuffle, Sort, Verb,
+    Convert, Dedupe, Group, IntoAggregates, IntoKeyColumn, IntoPair, Join, MapBatches, Repartition, Shuffle, Sort, Verb,
 };
 use crate::commands::alone;
 use crate::config::{MemoryBudget, NodeConfig, Overrides};
@@ -323,6 +323,9 @@ impl<V: Verb> Table<V> {
             .map_err(|error| TableJobError::Node { message: error.to_string() })?;
         // The job looks again; here it costs nothing, and the error is the plain one.
         listed((&self.inputs, self.partial), &self.reading)?;
+        if let Some((inputs, reading)) = self.verb.other_table() {
+            listed((inputs, self.partial), reading)?;
+        }
         check_output_folder(&output)?;
         let params = self.job(&output)?;
         let spec = JobSpec::of(JobId::new(), V::PROGRAM, &params)?;
@@ -360,16 +363,22 @@ impl<V: Verb> Table<V> {
     /// A [`Client`](crate::Client) of a cluster submits it with [`JobSpec::of`](crate::JobSpec::of) and the name [`Verb::PROGRAM`].
     ///
     /// # Errors
-    /// [`TableJobError::Key`], [`TableJobError::NoKey`]; the working directory is gone.
+    /// [`TableJobError::Key`], [`TableJobError::NoKey`], [`TableJobError::Pair`], [`TableJobError::Aggregate`], [`TableJobError::NoTop`]; the working directory is gone.
     pub fn job(self, output: impl Into<PathBuf>) -> Result<V::Params, TableJobError> {
-        let absolute = |path: PathBuf| {
-            let absolute = Location::from(&path).absolute();
-            absolute.map(|location| location.to_path_buf()).map_err(|error| FileError::io(path, "find", 0, error))
-        };
         let Self { inputs, reading, writing, strategy, partial, verb, .. } = self;
-        let inputs = inputs.into_iter().map(absolute).collect::<Result<_, _>>()?;
-        verb.params(Rewrite { inputs, output: absolute(output.into())?, reading, writing, strategy, partial })
+        let (inputs, output) = (all_absolute(inputs)?, absolute(output.into())?);
+        verb.params(Rewrite { inputs, output, reading, writing, strategy, partial })
     }
+}
+
+/// A path seen from the folder that this process works in.
+fn absolute(path: PathBuf) -> Result<PathBuf, FileError> {
+    let absolute = Location::from(&path).absolute();
+    absolute.map(|location| location.to_path_buf()).map_err(|error| FileError::io(path, "find", 0, error))
+}
+
+fn all_absolute(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, FileError> {
+    paths.into_iter().map(absolute).collect()
 }
 
 /// The files that these names stand for, one at least; those of folders that are to be columns, too.

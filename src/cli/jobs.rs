@@ -10,7 +10,10 @@ use exobus_shuffle::{
 
 use exobus_tables::semantics::KeyColumn;
 
-use super::{GroupQueryArgs, GroupReadArgs, PartsArgs, PlaceArgs, SettingArgs, TableReadArgs, TableWriteArgs, size};
+use super::{
+    GroupQueryArgs, GroupReadArgs, JoinTablesArgs, PartsArgs, PlaceArgs, SettingArgs, TableReadArgs, TableWriteArgs,
+    size,
+};
 use crate::{
     config::{MemoryBudget, Setting},
     exit::Failure,
@@ -278,6 +281,8 @@ pub enum ExplainWhat {
     Dedupe(ExplainDedupeArgs),
     /// Groups, as if each row were one; nothing but what files say of themselves is read
     Group(ExplainGroupArgs),
+    /// A join; nothing but what files say of themselves is read, and how many rows it would write nobody knows
+    Join(ExplainJoinArgs),
     /// A repartition: of files alone as a conversion, by columns or in folders as a sort
     Repartition(ExplainRepartitionArgs),
     /// A conversion: how many files, and what memory each takes; nothing but what files say of themselves is read, unless rows are to be counted
@@ -361,6 +366,20 @@ pub struct ExplainGroupArgs {
     /// Files, and where it would run
     #[command(flatten)]
     pub files: ExplainFilesArgs,
+}
+
+/// `exobus explain join`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainJoinArgs {
+    /// What would be joined
+    #[command(flatten)]
+    pub tables: JoinTablesArgs,
+    /// How it would be written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// Where it would run
+    #[command(flatten)]
+    pub setup: SetupArgs,
 }
 
 /// `exobus explain repartition`

@@ -7,13 +7,13 @@ use std::{
 
 use exobus_actors::spec::{Spec, kinds, path_value};
 use exobus_shuffle::{Strategy, jobs::aggregate::Delimiter};
-use exobus_tables::semantics::KeyColumn;
+use exobus_tables::{jobs::join::Broadcast, semantics::KeyColumn};
 use serde_json::{Map, Value};
 
 use super::{
     AggregateArgs, ColumnArgs, ConvertArgs, CutsName, DedupeArgs, ExplainArgs, ExplainFilesArgs, ExplainTableArgs,
-    ExplainWhat, GroupArgs, GroupQueryArgs, JobArgs, PartsArgs, RepartitionArgs, SetupArgs, ShuffleArgs, SortArgs,
-    TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs, WordcountArgs,
+    ExplainWhat, GroupArgs, GroupQueryArgs, JobArgs, JoinArgs, JoinTablesArgs, PartsArgs, RepartitionArgs, SetupArgs,
+    ShuffleArgs, SortArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs, WordcountArgs,
 };
 use crate::exit::{Exit, Failure};
 
@@ -41,8 +41,12 @@ impl Said {
     }
 
     fn paths(&mut self, input: &[PathBuf], output: Option<&Path>) -> &mut Self {
-        let input: Vec<Value> = input.iter().map(|path| path_value(path)).collect();
-        self.value("inputs", Some(input)).value("output", output.map(path_value))
+        self.files("inputs", input).value("output", output.map(path_value))
+    }
+
+    fn files(&mut self, name: &str, files: &[PathBuf]) -> &mut Self {
+        let files: Vec<Value> = files.iter().map(|path| path_value(path)).collect();
+        self.value(name, Some(files))
     }
 
     fn setup(&mut self, setup: &SetupArgs) -> &mut Self {
@@ -54,13 +58,19 @@ impl Said {
     }
 
     fn reads(&mut self, read: &TableReadArgs) -> &mut Self {
+        self.reads_as("", read)
+    }
+
+    /// The same in fields whose names have this before them.
+    fn reads_as(&mut self, before: &str, read: &TableReadArgs) -> &mut Self {
+        let name = |name: &str| format!("{before}{name}");
         let TableReadArgs { rows: TableRowsArgs { input_format, hive, json_mixed, select, filter }, types } = read;
-        self.text("input_format", input_format.as_ref())
-            .value("hive", *hive)
-            .texts("select", select)
-            .text("where", filter.as_ref())
-            .text("schema", types.as_ref())
-            .text("json_mixed", json_mixed.as_ref())
+        self.text(&name("input_format"), input_format.as_ref())
+            .value(&name("hive"), *hive)
+            .texts(&name("select"), select)
+            .text(&name("where"), filter.as_ref())
+            .text(&name("schema"), types.as_ref())
+            .text(&name("json_mixed"), json_mixed.as_ref())
     }
 
     fn writes(&mut self, write: &TableWriteArgs) -> &mut Self {
@@ -95,6 +105,18 @@ impl Said {
             .value("top", *top)
             .texts("order_by", order_by)
             .texts("per", per)
+    }
+
+    fn joined(&mut self, tables: &JoinTablesArgs, output: Option<&Path>) -> &mut Self {
+        let JoinTablesArgs { left, right, on, how, suffix, broadcast, read, right_read } = tables;
+        self.paths(std::slice::from_ref(left), output)
+            .files("right", std::slice::from_ref(right))
+            .texts("on", on)
+            .text("how", Some(how))
+            .text("suffix", suffix.as_ref())
+            .text("broadcast", Some(broadcast).filter(|broadcast| **broadcast != Broadcast::Auto))
+            .reads(read)
+            .reads_as("right_", &right_read.of_table())
     }
 
     fn parts(&mut self, parts: &PartsArgs) -> &mut Self {
@@ -163,6 +185,14 @@ impl GroupArgs {
     }
 }
 
+impl JoinArgs {
+    /// The spec of the job.
+    pub fn spec(&self) -> Spec {
+        let Self { tables, output, write, job } = self;
+        Said::default().joined(tables, Some(output)).writes(write).job(job).spec("join")
+    }
+}
+
 impl RepartitionArgs {
     /// The spec of the job.
     pub fn spec(&self) -> Spec {
@@ -217,6 +247,10 @@ impl ExplainArgs {
                 said.explained_files(&args.files).reads(&args.read.of_table()).writes(&args.write).groups(&args.query);
                 (said.spec("group"), &args.files.setup)
             }
+            ExplainWhat::Join(args) => {
+                said.joined(&args.tables, None).writes(&args.write).setup(&args.setup);
+                (said.spec("join"), &args.setup)
+            }
             ExplainWhat::Repartition(args) => {
                 let spec = said.explained_table(&args.table).parts(&args.parts).spec("repartition");
                 (spec, &args.table.files.setup)
@@ -241,9 +275,11 @@ fn in_options(kind: &str, message: &str) -> String {
     let option = |code: &str| {
         let (name, value) = code.split_once(" = ").map_or((code, None), |(name, value)| (name, Some(value)));
         let value = value.map(|value| format!(" {}", value.trim_matches('"'))).unwrap_or_default();
-        match name {
-            "inputs" => format!("INPUT{value}"),
-            name if is_field(name) => format!("--{}{value}", name.replace('_', "-")),
+        match (kind, name) {
+            ("join", "inputs") => format!("LEFT{value}"),
+            ("join", "right") => format!("RIGHT{value}"),
+            (_, "inputs") => format!("INPUT{value}"),
+            (_, name) if is_field(name) => format!("--{}{value}", name.replace('_', "-")),
             _ => format!("`{code}`"),
         }
     };
@@ -266,6 +302,7 @@ mod tests {
             Command::Shuffle(args) => args.spec(),
             Command::Dedupe(args) => args.spec(),
             Command::Group(args) => args.spec(),
+            Command::Join(args) => args.spec(),
             Command::Repartition(args) => args.spec(),
             Command::Convert(args) => args.spec(),
             Command::Wordcount(args) => args.spec(),
@@ -294,6 +331,28 @@ mod tests {
         let text = "kind = 'aggregate'\ninputs = ['/a']\noutput = '/out'\nkey = '1'\nops = ['count', 'max']\nvalue = '2'\n\
                     delimiter = \"\\t\"";
         assert_eq!(spec(&line), written(text));
+        let line = [
+            "join",
+            "/a",
+            "/b",
+            "-o",
+            "/out",
+            "--on",
+            "id=uid,day",
+            "--how",
+            "semi",
+            "--select",
+            "id,day",
+            "--right-where",
+            "x > 1",
+            "--right-schema",
+            "uid int64",
+            "--right-hive",
+            "false",
+        ];
+        let text = "kind = 'join'\ninputs = ['/a']\nright = ['/b']\noutput = '/out'\non = ['id=uid', 'day']\nhow = 'semi'\n\
+                    select = ['id', 'day']\nright_where = 'x > 1'\nright_schema = 'uid int64'\nright_hive = false";
+        assert_eq!(spec(&line), written(text));
         for line in [
             &["dedupe", "/a", "-o", "/out", "--key", "x", "--keep", "last", "--order-by", "y:desc:nulls-first"][..],
             &["convert", "/a", "-o", "/out", "--rows-per-file", "5", "--compression", "gzip:3", "--verify"],
@@ -314,6 +373,21 @@ mod tests {
                 "--per",
                 "x",
             ],
+            &[
+                "join",
+                "/a",
+                "/b",
+                "-o",
+                "/out",
+                "--on",
+                "x",
+                "--suffix",
+                "_r",
+                "--file-bytes",
+                "1MiB",
+                "--right-select",
+                "x,y",
+            ],
             &["wordcount", "/a", "-o", "/out"],
             &["repartition", "/a", "-o", "/out", "--by", "x:desc", "--partition-by", "y,z", "--max-folders", "5"],
             &["repartition", "/a", "-o", "/out", "--files", "5"],
@@ -327,7 +401,7 @@ mod tests {
     #[test]
     fn every_field_is_an_option_and_what_is_no_field_is_of_this_process() {
         // What says how this process works, and not what the job does.
-        const OF_PROCESS: [&str; 15] = [
+        const OF_PROCESS: [&str; 16] = [
             "memory",
             "spill",
             "executors",
@@ -343,6 +417,7 @@ mod tests {
             "generate",
             "help",
             "input",
+            "left",
         ];
         // What needs a function of the user has no command.
         let commands = kinds().iter().filter(|(name, _)| **name != "map_batches");
@@ -350,7 +425,7 @@ mod tests {
         cli.build();
         for (name, kind) in commands {
             let command = cli.find_subcommand(name).unwrap_or_else(|| panic!("{name} is no command"));
-            let of_field = |option: &clap::Arg| option.get_long().unwrap_or("input").replace('-', "_");
+            let of_field = |option: &clap::Arg| option.get_long().unwrap_or(option.get_id().as_str()).replace('-', "_");
             let options: std::collections::BTreeSet<String> =
                 command.get_arguments().map(of_field).filter(|option| !OF_PROCESS.contains(&option.as_str())).collect();
             let fields = kind.fields.iter().map(|field| field.name.to_owned()).filter(|field| field != "inputs");
@@ -385,5 +460,6 @@ mod tests {
             said("`row_group_rows` and `inputs`: `exobus schema`"),
             "--row-group-rows and INPUT: `exobus schema`"
         );
+        assert_eq!(in_options("join", "`inputs`, `right` and `right_where`"), "LEFT, RIGHT and --right-where");
     }
 }

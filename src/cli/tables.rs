@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use exobus_tables::{
     expression::Expression,
-    jobs::dedupe::Keep,
+    jobs::{
+        dedupe::Keep,
+        join::{Broadcast, JoinKind, Pair},
+    },
     reading::ReadOptions,
     semantics::KeyColumn,
     sinks::{Compression, OutputFormat},
@@ -238,6 +241,91 @@ pub struct GroupArgs {
     /// How it is read
     #[command(flatten)]
     pub read: GroupReadArgs,
+    /// How it is written
+    #[command(flatten)]
+    pub write: TableWriteArgs,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// Which tables are joined, and how.
+#[derive(Debug, Clone, Args)]
+pub struct JoinTablesArgs {
+    /// The left table: a file of Parquet, CSV, TSV, JSON lines, Arrow or 100-byte records, a folder of such files, or a pattern ('events/**/*.csv')
+    pub left: PathBuf,
+    /// The right table, likewise
+    pub right: PathBuf,
+    /// Columns that have to be the same in both tables, COLUMN where both have it, or LEFT=RIGHT: id=uid,day; null is like nothing, also not like null
+    #[arg(long, value_name = "COLUMN[=COLUMN]", value_delimiter = ',', required = true)]
+    pub on: Vec<Pair>,
+    /// Which rows are written: inner, pairs of rows that match; left, right or full, these, and rows of the left table, the right one or both that match none; semi, rows of the left table
+    /// that match one, each once; anti, those that match none
+    #[arg(long, value_name = "KIND", default_value = "inner")]
+    pub how: JoinKind,
+    /// What is behind the name of a column of the right table where the left one has a column of this name [default: such names are refused]
+    #[arg(long, value_name = "TEXT")]
+    pub suffix: Option<String>,
+    /// Which table all tasks have as a whole, so that nothing of the other one goes to another node and the output is in its order instead of that of the key: left, right or never; auto, the
+    /// right one, or else the left one, where it has no more than 64 MiB of values and no row of it is written that matches none
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    pub broadcast: Broadcast,
+    /// How the left table is read
+    #[command(flatten)]
+    pub read: TableReadArgs,
+    /// How the right table is read
+    #[command(flatten)]
+    pub right_read: RightReadArgs,
+}
+
+/// How the right table of a join is read: as [`TableReadArgs`] say it of the left one.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RightReadArgs {
+    /// How the files of the right table are read, as --input-format says it of those of the left one
+    #[arg(long, value_name = "NAME")]
+    pub right_input_format: Option<InputFormat>,
+    /// Whether folders of the right table are columns, as --hive [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub right_hive: Option<bool>,
+    /// Columns of the right table that are read, as --select [default: all]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub right_select: Vec<String>,
+    /// What is made of values of JSON lines of the right table, as --json-mixed [default: refuse]
+    #[arg(long, value_name = "WHAT")]
+    pub right_json_mixed: Option<JsonMixed>,
+    /// Rows of the right table that are read, as --where
+    #[arg(long = "right-where", value_name = "CONDITION")]
+    pub right_filter: Option<Expression>,
+    /// Types of columns of text of the right table, as --schema
+    #[arg(long = "right-schema", value_name = "COLUMNS")]
+    pub right_types: Option<String>,
+}
+
+impl RightReadArgs {
+    /// What any job says of how a table is read.
+    pub fn of_table(&self) -> TableReadArgs {
+        let Self { right_input_format, right_hive, right_select, right_json_mixed, right_filter, right_types } =
+            self.clone();
+        let rows = TableRowsArgs {
+            input_format: right_input_format,
+            hive: right_hive,
+            select: right_select,
+            json_mixed: right_json_mixed,
+            filter: right_filter,
+        };
+        TableReadArgs { rows, types: right_types }
+    }
+}
+
+/// `exobus join`
+#[derive(Debug, Clone, Args)]
+pub struct JoinArgs {
+    /// What is joined
+    #[command(flatten)]
+    pub tables: JoinTablesArgs,
+    /// Folder for part-00000.parquet, part-00001.parquet, ... (records: part-00000, ...); made if missing, must be empty
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
     /// How it is written
     #[command(flatten)]
     pub write: TableWriteArgs,

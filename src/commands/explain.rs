@@ -8,6 +8,7 @@ use exobus_shuffle::{
     strategies::auto::{Estimate, Explained},
 };
 use exobus_tables::jobs::convert::ExplainedConvert;
+use exobus_tables::jobs::join::ExplainedJoin;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{planned, session::Session};
@@ -23,6 +24,7 @@ pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     let session = Session::without_views(&setup.process)?;
     spec.make_absolute().or_exit(Exit::InputOutput)?;
     let text = match &args.what {
+        ExplainWhat::Join(_) => told(session, &spec, setup, join_for_people)?,
         ExplainWhat::Convert(_) => told(session, &spec, setup, convert_for_people)?,
         ExplainWhat::Repartition(args) if !args.parts.move_rows() => told(session, &spec, setup, convert_for_people)?,
         _ => told(session, &spec, setup, for_people)?,
@@ -60,6 +62,19 @@ fn convert_for_people(explained: &ExplainedConvert) -> String {
         bytes(sizes.input_bytes / (*files).max(1)),
         bytes(*task_bytes),
     )
+}
+
+fn join_for_people(explained: &ExplainedJoin) -> String {
+    let ExplainedJoin { broadcast, table_bytes: [left, right], shuffled } = explained;
+    let (left, right) = (bytes(*left), bytes(*right));
+    let broadcast = match broadcast {
+        None => "no table is broadcast: rows of both come together by their keys".to_owned(),
+        Some(side) => format!(
+            "the {side} table is broadcast: each task that reads the other one has all of it, the output is in the order of that one, and no row of it goes to another node; \
+             with --broadcast never rows of both would come together by their keys"
+        ),
+    };
+    format!("left table of {left} of values, right table of {right}: {broadcast}:\n\n{}", for_people(shuffled))
 }
 
 fn nodes(sizes: &Sizes) -> String {

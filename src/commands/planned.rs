@@ -15,8 +15,8 @@ use exobus_shuffle::{
 };
 use exobus_tables::{
     jobs::{
-        Rewritten, TableJob as _, convert::ConvertTable, dedupe::DedupeTable, group::GroupTable, map_batches::MapTable,
-        repartition::RepartitionTable, shuffle::ShuffleTable, sort::SortTable,
+        Rewritten, TableJob as _, convert::ConvertTable, dedupe::DedupeTable, group::GroupTable, join::JoinTables,
+        map_batches::MapTable, repartition::RepartitionTable, shuffle::ShuffleTable, sort::SortTable,
     },
     kinds::check_inputs,
 };
@@ -57,6 +57,7 @@ impl Words {
             ShuffleTable::NAME => table("shuffled"),
             DedupeTable::NAME => table("deduplicated"),
             GroupTable::NAME => Self::Table(TableWords { did: "grouped", made: Some("groups") }),
+            JoinTables::NAME => Self::Table(TableWords { did: "joined", made: Some("rows") }),
             RepartitionTable::NAME => table("repartitioned"),
             ConvertTable::NAME => table("converted"),
             MapTable::NAME => table("mapped"),

@@ -1,9 +1,9 @@
-//! Jobs over files: `exobus shuffle`, `dedupe`, `group`, `repartition`, `convert`, `wordcount` and `aggregate`, in this process or on a cluster. What their
+//! Jobs over files: `exobus shuffle`, `dedupe`, `group`, `join`, `repartition`, `convert`, `wordcount` and `aggregate`, in this process or on a cluster. What their
 //! options say is a spec.
 
 use super::planned;
 use crate::{
-    cli::{AggregateArgs, ConvertArgs, DedupeArgs, GroupArgs, RepartitionArgs, ShuffleArgs, WordcountArgs},
+    cli::{AggregateArgs, ConvertArgs, DedupeArgs, GroupArgs, JoinArgs, RepartitionArgs, ShuffleArgs, WordcountArgs},
     exit::{Exit, Failure},
 };
 
@@ -19,6 +19,11 @@ pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
 
 /// Says something of the groups of a table and prints the summary.
 pub fn group_rows(args: &GroupArgs) -> Result<Exit, Failure> {
+    planned::run(&args.job, args.spec())
+}
+
+/// Joins two tables and prints the summary.
+pub fn join_rows(args: &JoinArgs) -> Result<Exit, Failure> {
     planned::run(&args.job, args.spec())
 }
 

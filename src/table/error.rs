@@ -3,6 +3,7 @@
 use exobus_actors::task::JobError;
 use exobus_files::FileError;
 use exobus_tables::aggregates::AggregateError;
+use exobus_tables::jobs::join::NoPair;
 use exobus_tables::semantics::NoKeyColumn;
 use exobus_tables::sources::SourceError;
 
@@ -15,6 +16,9 @@ pub enum TableJobError {
     /// A key has no column.
     #[error("there is no key: name a column at least")]
     NoKey,
+    /// The text of a pair of columns is none.
+    #[error(transparent)]
+    Pair(#[from] NoPair),
     /// The text of an aggregate is none.
     #[error(transparent)]
     Aggregate(#[from] AggregateError),

@@ -3,11 +3,13 @@ use std::path::{Path, PathBuf};
 
 use exobus_files::FileError;
 use exobus_tables::expression::col;
+use exobus_tables::jobs::join::{JoinKind, Pair};
 use exobus_tables::jobs::{FileSize, Folders};
 use exobus_tables::semantics::{KeyColumn, Nulls};
+use exobus_tables::sinks::OutputFormat;
 use exobus_tables::sources::SourceError;
 
-use super::{Convert, Dedupe, Inputs, MapBatches, Repartition, Shuffle, Sort, Table, TableJobError, Verb};
+use super::{Convert, Dedupe, Group, Inputs, Join, MapBatches, Repartition, Shuffle, Sort, Table, TableJobError, Verb};
 
 /// A folder with some files of a table.
 fn folder() -> tempfile::TempDir {
@@ -39,8 +41,17 @@ fn inputs_are_one_name_or_several() {
 #[test]
 fn every_verb_names_the_program_that_this_build_runs() {
     let is_registered = |program: &str| exobus_actors::registry::programs().contains_key(program);
-    let verbs = [Convert::PROGRAM, Sort::PROGRAM, Shuffle::PROGRAM, Dedupe::PROGRAM, MapBatches::PROGRAM];
-    verbs.iter().chain(&[Repartition::PROGRAM]).for_each(|program| assert!(is_registered(program), "{program}"));
+    let verbs = [
+        Convert::PROGRAM,
+        Sort::PROGRAM,
+        Shuffle::PROGRAM,
+        Dedupe::PROGRAM,
+        Group::PROGRAM,
+        Join::PROGRAM,
+        Repartition::PROGRAM,
+        MapBatches::PROGRAM,
+    ];
+    verbs.iter().for_each(|program| assert!(is_registered(program), "{program}"));
 }
 
 #[test]
@@ -60,6 +71,13 @@ fn what_was_said_is_in_the_parameters_of_the_job() {
     assert_eq!(parts.table.writing.file_size, FileSize::Count(3));
     let dedupe = Table::read("in").dedupe(["a"]).order_by(["b:desc:nulls-first"]).job("out").unwrap();
     assert_eq!(dedupe.order_by, [falling]);
+    let right = Table::read("right").select(["uid", "x"]).output_format(OutputFormat::Csv).partial();
+    let join = Table::read("in").join(right, ["id=uid"]).how(JoinKind::Left).suffix("_r").job("out").unwrap();
+    assert_eq!((join.table.inputs, join.right), (vec![here.join("in")], vec![here.join("right")]));
+    assert_eq!((join.table.reading.select, join.table.writing.format, join.table.partial), (None, None, true));
+    assert_eq!(join.right_reading.select, Some(vec!["uid".into(), "x".into()]));
+    assert_eq!((join.query.kind, join.query.suffix.as_deref()), (JoinKind::Left, Some("_r")));
+    assert_eq!(join.query.on, [Pair { left: "id".into(), right: "uid".into() }]);
 }
 
 #[test]
@@ -92,6 +110,13 @@ fn what_is_wrong_is_said_by_the_call_that_does_the_work_and_leaves_nothing() {
     assert!(matches!(failure(read().dedupe([""; 0]).write(&output)), TableJobError::NoKey));
     let error = failure(read().dedupe(["user"]).order_by([":desc"]).write(&output));
     assert!(matches!(error, TableJobError::Key(_)), "{error}");
+
+    let error = failure(read().join(Table::read(&input), ["user="]).write(&output));
+    assert!(matches!(error, TableJobError::Pair(_)), "{error}");
+    assert!(matches!(failure(read().join(Table::read(&input), [""; 0]).write(&output)), TableJobError::NoKey));
+    let missing = folder.path().join("none.csv");
+    let error = failure(read().join(Table::read(&missing), ["user"]).write(&output));
+    assert!(matches!(&error, TableJobError::File(_)) && error.to_string().contains("none.csv"), "{error}");
 
     let error = failure(read().sort_by(["usr"]).write(&output));
     assert!(matches!(&error, TableJobError::Job(_)) && error.to_string().contains("user"), "{error}");

@@ -1,19 +1,23 @@
 //! What is done with the rows of a table.
 
+use std::path::PathBuf;
+
 use exobus_actors::task::{FunctionName, Resources, TaskFunction, TaskOptions};
 use exobus_tables::aggregates::{Aggregate, AggregateError, parse_list};
 use exobus_tables::expression::Expression;
 use exobus_tables::jobs::convert::ConvertTable;
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep};
 use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top};
+use exobus_tables::jobs::join::{Broadcast, JoinKind, JoinQuery, JoinTables, NoPair, Pair};
 use exobus_tables::jobs::map_batches::{Batches, MapTable, MappedFile};
 use exobus_tables::jobs::repartition::RepartitionTable;
 use exobus_tables::jobs::shuffle::ShuffleTable;
 use exobus_tables::jobs::sort::SortTable;
 use exobus_tables::jobs::{FileSize, Folders, Rewrite, TableJob};
+use exobus_tables::reading::ReadOptions;
 use exobus_tables::semantics::{KeyColumn, NoKeyColumn};
 
-use super::{Table, TableJobError};
+use super::{Table, TableJobError, all_absolute};
 
 mod sealed {
     pub trait Sealed {}
@@ -28,6 +32,12 @@ pub trait Verb: sealed::Sealed + Sized {
 
     #[doc(hidden)]
     fn params(self, table: Rewrite) -> Result<Self::Params, TableJobError>;
+
+    /// Names of another table that it reads besides, and how that is read.
+    #[doc(hidden)]
+    fn other_table(&self) -> Option<(&[PathBuf], &ReadOptions)> {
+        None
+    }
 }
 
 /// Rows stay in their order.
@@ -62,6 +72,17 @@ pub struct Group {
     top: Option<u64>,
     order_by: Key,
     per: Vec<String>,
+}
+
+/// Rows are written beside those of another table that have the same key.
+#[derive(Clone, Debug)]
+pub struct Join {
+    right: Vec<PathBuf>,
+    right_reading: ReadOptions,
+    on: Result<Vec<Pair>, NoPair>,
+    kind: JoinKind,
+    suffix: Option<String>,
+    broadcast: Broadcast,
 }
 
 /// Rows go to so many files, those of a key together, or to folders.
@@ -113,11 +134,12 @@ fn key<K: IntoKeyColumn>(columns: impl IntoIterator<Item = K>) -> Key {
 }
 
 /// A key that has a column.
-fn some_column(key: Key) -> Result<Vec<KeyColumn>, TableJobError> {
-    match key?.as_slice() {
-        [] => Err(TableJobError::NoKey),
-        key => Ok(key.to_vec()),
-    }
+fn some_column<C, E>(key: Result<Vec<C>, E>) -> Result<Vec<C>, TableJobError>
+where
+    TableJobError: From<E>,
+{
+    let key = key?;
+    if key.is_empty() { Err(TableJobError::NoKey) } else { Ok(key) }
 }
 
 impl Table {
@@ -215,6 +237,43 @@ impl Table {
         let (by, aggregates, order_by) =
             (columns.into_iter().map(Into::into).collect(), Ok(Vec::new()), Ok(Vec::new()));
         self.with(Group { by, aggregates, having: None, top: None, order_by, per: Vec::new() })
+    }
+
+    /// Rows of this table, the left one, and of the right one that are the same in these columns, side by side: `id` where both tables have it, or `id=uid`. A null is
+    /// like nothing, also not like null. Rows are in the order of the columns, unless a table is small and is [broadcast](Table::broadcast), those that are the same there in that of the left table and then of the right one. The columns are those of the left
+    /// table and, behind them, the others of the right one; [`how`](Table::how) says which rows are written that match none.
+    ///
+    /// What is said of how the right table is read counts: its format, its types, which rows and columns. What is said of how it is written, and of the process that does it, does not.
+    ///
+    /// ```
+    /// use exobus::{JoinKind, Table};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (cities, prices) = (folder.path().join("cities.csv"), folder.path().join("prices.csv"));
+    /// # let (output, all) = (folder.path().join("joined"), folder.path().join("all"));
+    /// std::fs::write(&cities, "id,city\n2,rome\n1,oslo\n")?;
+    /// std::fs::write(&prices, "uid,price\n1,5\n1,7\n3,9\n")?;
+    /// let joined = Table::read(&cities).join(Table::read(&prices), ["id=uid"]);
+    /// # let joined = joined.memory(128 << 20).executors(2);
+    /// let written = joined.clone().write(&output)?;
+    /// assert_eq!((written.rows_read, written.rows), (5, 2));
+    /// let text = std::fs::read_to_string(output.join("part-00000.csv"))?;
+    /// assert_eq!(text, "id,city,price\n1,oslo,5\n1,oslo,7\n");
+    ///
+    /// joined.how(JoinKind::Full).write(&all)?;
+    /// let text = std::fs::read_to_string(all.join("part-00000.csv"))?;
+    /// assert_eq!(text, "id,city,price\n1,oslo,5\n1,oslo,7\n2,rome,\n3,,9\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn join<P: IntoPair>(mut self, right: Table, on: impl IntoIterator<Item = P>) -> Table<Join> {
+        let Table { inputs: right, reading: right_reading, partial, .. } = right;
+        self.partial |= partial;
+        let on = on.into_iter().map(IntoPair::into_pair).collect();
+        let (kind, broadcast) = (JoinKind::default(), Broadcast::default());
+        self.with(Join { right, right_reading, on, kind, suffix: None, broadcast })
     }
 
     /// The rows in so many files: in their order and of even length, unless [`by`](Table::by) puts rows of a key together, or
@@ -452,11 +511,61 @@ impl Table<Group> {
     }
 }
 
+/// Columns of two tables that have to be the same: a [`Pair`], or its text as `--on` has it, `id` or `id=uid`.
+pub trait IntoPair {
+    /// It.
+    ///
+    /// # Errors
+    /// The text is none.
+    fn into_pair(self) -> Result<Pair, NoPair>;
+}
+
+impl IntoPair for Pair {
+    fn into_pair(self) -> Result<Pair, NoPair> {
+        Ok(self)
+    }
+}
+
+macro_rules! pair_text {
+    ($($text:ty),*) => {$(
+        impl IntoPair for $text {
+            fn into_pair(self) -> Result<Pair, NoPair> {
+                self.parse()
+            }
+        }
+    )*};
+}
+pair_text!(&str, String, &String);
+
+impl Table<Join> {
+    /// Which rows are written. Default: pairs of rows that match.
+    #[must_use]
+    pub fn how(mut self, kind: JoinKind) -> Self {
+        self.verb.kind = kind;
+        self
+    }
+
+    /// What is behind the name of a column of the right table where the left one has a column of this name. Default: such names are refused.
+    #[must_use]
+    pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
+        self.verb.suffix = Some(suffix.into());
+        self
+    }
+
+    /// Which table all tasks have as a whole: the output is in the order of the other one then. Default: a small one, where no row of it is written that matches none.
+    #[must_use]
+    pub fn broadcast(mut self, broadcast: Broadcast) -> Self {
+        self.verb.broadcast = broadcast;
+        self
+    }
+}
+
 impl sealed::Sealed for Convert {}
 impl sealed::Sealed for Sort {}
 impl sealed::Sealed for Shuffle {}
 impl sealed::Sealed for Dedupe {}
 impl sealed::Sealed for Group {}
+impl sealed::Sealed for Join {}
 impl sealed::Sealed for Repartition {}
 impl sealed::Sealed for MapBatches {}
 
@@ -509,6 +618,21 @@ impl Verb for Group {
             None => return Err(TableJobError::NoTop),
         };
         Ok(GroupTable { table, query: GroupQuery { by, aggregates: aggregates?, having, top } })
+    }
+}
+
+impl Verb for Join {
+    type Params = JoinTables;
+    const PROGRAM: &'static str = "table.join@1";
+
+    fn params(self, table: Rewrite) -> Result<JoinTables, TableJobError> {
+        let Self { right, right_reading, on, kind, suffix, broadcast } = self;
+        let query = JoinQuery { on: some_column(on)?, kind, suffix };
+        Ok(JoinTables { table, right: all_absolute(right)?, right_reading, query, broadcast })
+    }
+
+    fn other_table(&self) -> Option<(&[PathBuf], &ReadOptions)> {
+        Some((&self.right, &self.right_reading))
     }
 }
 

@@ -9,6 +9,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use tracing::warn;
@@ -97,7 +98,32 @@ fn guarded<T>(call: impl FnOnce() -> sled::Result<T>) -> Option<T> {
     }
 }
 
+/// How often a lock is asked for that is held, and how long it is waited for each time: 10 s in all.
+const LOCK_TRIES: usize = 1000;
+const LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// Opens it. Nobody else uses it, since its directory is locked: a lock of its own is held by one that was closed in this process, as long as threads of sled let go of it, which they do when a
+/// processor has time for them.
 fn try_open(dir: &Path) -> Result<Index, String> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match open_once(dir) {
+            Err(error) if error.contains(LOCK_HELD) && tries < LOCK_TRIES => wait(),
+            opened => return opened,
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "sled tells nobody when it lets go of its lock")]
+fn wait() {
+    std::thread::sleep(LOCK_WAIT);
+}
+
+/// What sled says of a lock that is held: it has no error of its own for that.
+const LOCK_HELD: &str = "could not acquire lock";
+
+fn open_once(dir: &Path) -> Result<Index, String> {
     let config = sled::Config::new()
         .path(dir)
         .cache_capacity(CACHE_BYTES)
@@ -152,6 +178,24 @@ mod tests {
         assert_eq!(index.get(Path::new("/x/a.spill")), Some(summary(1 << 20)));
         assert_eq!(index.get(Path::new("/x/b.spill")), None);
         assert_eq!(index.names(), [b"a.spill"]);
+    }
+
+    #[test]
+    fn one_that_is_still_being_closed_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("index");
+        let held = Index::open(&place).index.unwrap();
+        held.insert(Path::new("/x/a.spill"), &summary(1 << 20));
+        assert!(open_once(&place).is_err_and(|error| error.contains(LOCK_HELD)));
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                (0..20).for_each(|_| wait());
+                drop(held);
+            });
+            let opened = Index::open(&place);
+            assert_eq!(opened.damage, None);
+            assert_eq!(opened.index.unwrap().get(Path::new("/x/a.spill")), Some(summary(1 << 20)));
+        });
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod tables;
 mod tables_bad_input;
 mod tables_group;
 mod tables_hive;
+mod tables_join;
 mod tables_json;
 mod tables_look;
 mod tables_many_files;

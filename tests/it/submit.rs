@@ -38,6 +38,8 @@ const MEMORY: [&str; 2] = ["--memory", "64MiB"];
 #[test]
 fn a_file_says_what_a_command_says() {
     let scratch = scratch();
+    let table = scratch.text("table.csv");
+    let joined = format!("right = '{table}'\non = 'id'\nsuffix = '_r'\nright_where = 'id < 9'\npartitions = 2");
     let jobs = [
         (
             "sort",
@@ -54,6 +56,12 @@ fn a_file_says_what_a_command_says() {
             "table.csv",
             "where = 'id < 9'\ncompression = 'zstd'",
             &["--where", "id < 9", "--compression", "zstd"],
+        ),
+        (
+            "join",
+            "table.csv",
+            joined.as_str(),
+            &[table.as_str(), "--on", "id", "--suffix", "_r", "--right-where", "id < 9", "--files", "2"],
         ),
         ("wordcount", "table.csv", "partitions = 2", &["--partitions", "2"]),
         (
@@ -178,7 +186,7 @@ fn schemas_say_what_specs_may_say() {
     let titles: Vec<&str> = all["oneOf"].as_array().unwrap().iter().filter_map(|kind| kind["title"].as_str()).collect();
     assert_eq!(
         titles,
-        ["aggregate", "convert", "dedupe", "group", "map_batches", "shuffle", "sort", "wordcount", "program"]
+        ["aggregate", "convert", "dedupe", "group", "join", "map_batches", "shuffle", "sort", "wordcount", "program"]
     );
     exobus(&["schema", "sotr"]).expect(2, &["did you mean sort?"]);
 }

@@ -116,6 +116,30 @@ fn folders_are_columns_of_every_verb_behind_those_of_the_files() {
         fs::read_to_string(scratch.path("first/part-00000.csv")).unwrap(),
         "day,id\n2024-01-31,1\n2024-02-01,3\n"
     );
+    // A city that is null matches none, and its file has no row then that does.
+    fs::write(scratch.path("names.csv"), "name,country\na/b,no\nTromsø 北,se\n").unwrap();
+    let right = scratch.text("names.csv");
+    for broadcast in ["never", "right"] {
+        let join = [right.as_str(), "--on", "city=name", "--select", "id,city", "--format", "csv", "--files", "1"];
+        let (output, more) = (format!("joined-{broadcast}"), [&join[..], &["--broadcast", broadcast]].concat());
+        run(&scratch, "join", "out", &output, &more).expect(0, &[]);
+        let text = fs::read_to_string(scratch.path(&format!("{output}/part-00000.csv"))).unwrap();
+        assert_eq!(text, "id,city,country\n5,Tromsø 北,se\n1,a/b,no\n9,a/b,no\n", "{broadcast}");
+    }
+    for (how, broadcast, rows) in [
+        ("inner", "never", 8),
+        ("inner", "left", 8),
+        ("inner", "right", 8),
+        ("full", "never", 10),
+        ("semi", "never", 8),
+        ("anti", "never", 1),
+        ("left", "right", 9),
+    ] {
+        let join = [input.as_str(), "--on", "day,city", "--select", "id,day,city", "--right-select", "day,city,price"];
+        let more = [&join[..], &["--how", how, "--broadcast", broadcast, "--files", "3", "--json"]].concat();
+        let summary = run(&scratch, "join", "out", &format!("joined-{how}-{broadcast}"), &more).expect(0, &[]).json();
+        assert_eq!((&summary["rows"], &summary["rows_out"]), (&18.into(), &rows.into()), "{how}, {broadcast}");
+    }
     run(&scratch, "shuffle", "out", "shuffled", &["--seed", "1", "--files", "2"]).expect(0, &[]);
     run(&scratch, "convert", "out", "converted", &["--format", "csv", "--select", "city,id"]).expect(0, &[]);
     // By a pattern those behind what is the same in all names, and none where nobody wants them.

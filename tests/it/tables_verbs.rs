@@ -1,4 +1,4 @@
-//! `shuffle`, `dedupe`, `group`, `repartition` and `convert` as commands: in one process and on a cluster, and what becomes of them when something dies.
+//! `shuffle`, `dedupe`, `group`, `join`, `repartition` and `convert` as commands: in one process and on a cluster, and what becomes of them when something dies.
 
 use std::path::Path;
 
@@ -14,19 +14,22 @@ use crate::tables::{ROWS, alone, files, write_table};
 /// A command over the table.
 struct Verb {
     name: &'static str,
+    /// How often it is told the table: a join reads two.
+    tables: usize,
     /// What it is told besides.
     more: &'static [&'static str],
     /// The stage whose tasks write its files, and how many of them have when something dies.
     stage: &'static str,
     tasks: usize,
-    /// How many rows of the table stay.
+    /// How many rows are written.
     rows: u64,
 }
 
-const VERBS: [Verb; 5] = [
-    Verb { name: "shuffle", more: &["--seed", "7"], stage: "table.reduce", tasks: 3, rows: ROWS },
+const VERBS: [Verb; 6] = [
+    Verb { name: "shuffle", tables: 1, more: &["--seed", "7"], stage: "table.reduce", tasks: 3, rows: ROWS },
     Verb {
         name: "dedupe",
+        tables: 1,
         more: &["--key", "city,ts", "--keep", "last", "--order-by", "id"],
         stage: "table.reduce",
         tasks: 3,
@@ -34,32 +37,45 @@ const VERBS: [Verb; 5] = [
     },
     Verb {
         name: "group",
+        tables: 1,
         more: &["--by", "city,ts", "--agg", "count(*), sum(id) as ids, count_distinct(id), first(id)"],
         stage: "group.write",
         tasks: 3,
         rows: DISTINCT,
     },
-    Verb { name: "repartition", more: &["--by", "city"], stage: "table.reduce", tasks: 3, rows: ROWS },
-    Verb { name: "convert", more: &[], stage: "table.convert", tasks: 3, rows: ROWS },
+    Verb {
+        name: "join",
+        tables: 2,
+        more: &["--on", "city,ts,id", "--how", "full"],
+        stage: "join.reduce",
+        tasks: 3,
+        rows: ROWS + NO_CITY,
+    },
+    Verb { name: "repartition", tables: 1, more: &["--by", "city"], stage: "table.reduce", tasks: 3, rows: ROWS },
+    Verb { name: "convert", tables: 1, more: &[], stage: "table.convert", tasks: 3, rows: ROWS },
 ];
 /// Keys of the table: cities, or none, with each of the times.
 const DISTINCT: u64 = 38_897;
+/// Rows of the table without a city: these match none, not even themselves.
+const NO_CITY: u64 = 23_075;
 
-fn arguments<'a>(verb: &'a str, more: &[&'a str], input: &'a str, output: &'a str) -> Vec<&'a str> {
-    let all = [verb, input, "--output", output, "--files", "12", "--format", "parquet", "--json"];
-    all.iter().chain(more).copied().collect()
+fn arguments<'a>(verb: &Verb, input: &'a str, output: &'a str) -> Vec<&'a str> {
+    let inputs = std::iter::repeat_n(input, verb.tables);
+    let all = ["--output", output, "--files", "12", "--format", "parquet", "--json"];
+    std::iter::once(verb.name).chain(inputs).chain(all).chain(verb.more.iter().copied()).collect()
 }
 
 #[test]
 fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
-    for Verb { name: verb, more, stage, tasks, rows } in VERBS {
+    for verb in VERBS {
+        let Verb { name, tables, stage, tasks, rows, .. } = verb;
         let scratch = Scratch::new();
         write_table(&scratch.path("table"));
         let (input, expected, output) = (scratch.text("table"), scratch.text("expected"), scratch.text("out"));
-        let summary =
-            support::with_own_spill(&scratch, &arguments(verb, more, &input, &expected)).expect(0, &[]).json();
-        assert_eq!((&summary["rows"], &summary["rows_out"]), (&ROWS.into(), &rows.into()), "{verb}");
-        let mut command = alone(&scratch, &arguments(verb, more, &input, &output));
+        let summary = support::with_own_spill(&scratch, &arguments(&verb, &input, &expected)).expect(0, &[]).json();
+        let read = tables as u64 * ROWS;
+        assert_eq!((&summary["rows"], &summary["rows_out"]), (&read.into(), &rows.into()), "{name}");
+        let mut command = alone(&scratch, &arguments(&verb, &input, &output));
         command.args(["--memory", "128MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
         let mut killed = false;
         let (run, _) = watched(&scratch, command, |events, pid| {
@@ -68,34 +84,35 @@ fn a_job_over_a_table_that_is_killed_is_resumed_and_makes_the_same_files() {
                 killed = true;
             }
         });
-        assert_eq!((killed, run.code), (true, None), "{verb}: {run:#?}");
+        assert_eq!((killed, run.code), (true, None), "{name}: {run:#?}");
         let command = alone(&scratch, &["resume", "--json", "--spill", &scratch.text("spill")]);
         let (run, events) = watched(&scratch, command, |_, _| {});
         let summary = run.expect(0, &[]).json();
-        assert_eq!(summary["row_hash_in"], summary["row_hash_out"], "{verb}");
+        assert_eq!(summary["row_hash_in"], summary["row_hash_out"], "{name}");
         events.nothing_is_done_twice(stage);
-        assert!(files(&scratch.path("out")) == files(Path::new(&expected)), "{verb}");
+        assert!(files(&scratch.path("out")) == files(Path::new(&expected)), "{name}");
     }
 }
 
 #[test]
 fn a_node_that_is_killed_changes_nothing_of_what_becomes_of_a_table() {
-    for Verb { name: verb, more, stage, tasks, .. } in VERBS {
+    for verb in VERBS {
+        let Verb { name, stage, tasks, .. } = verb;
         let cluster = Cluster::start("go-on");
         let scratch = &cluster.scratch;
         write_table(&scratch.path("table"));
         let (input, expected, output) = (scratch.text("table"), scratch.text("expected"), scratch.text("out"));
-        support::with_own_spill(scratch, &arguments(verb, more, &input, &expected)).expect(0, &[]);
+        support::with_own_spill(scratch, &arguments(&verb, &input, &expected)).expect(0, &[]);
         let mut killed = false;
-        let (run, _) = cluster.run(&arguments(verb, more, &input, &output), |events, _| {
+        let (run, _) = cluster.run(&arguments(&verb, &input, &output), |events, _| {
             if !killed && events.finished(stage) >= tasks {
                 cluster.kill("n3");
                 killed = true;
             }
         });
-        assert!(killed, "{verb}: the node died while work went on");
+        assert!(killed, "{name}: the node died while work went on");
         run.expect(0, &[]);
-        assert!(files(&scratch.path("out")) == files(Path::new(&expected)), "{verb}");
+        assert!(files(&scratch.path("out")) == files(Path::new(&expected)), "{name}");
         cluster.end();
     }
 }

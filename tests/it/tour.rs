@@ -47,6 +47,7 @@ fn the_commands_of_the_tour_of_tables_run() {
         "sorted 100 000 rows",
         "shuffled 100 000 rows",
         "deduplicated 100 000 rows, 2 of them stayed",
+        "joined 100 002 rows, 100 000 rows written",
         "repartitioned 100 000 rows",
         "converted 100 000 rows",
         "8 files in",

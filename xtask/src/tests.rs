@@ -27,8 +27,9 @@ pub fn run(workspace: &Workspace, runner_args: &[String]) -> Result<()> {
         command
     };
 
+    let threads = tests_at_once().to_string();
     let runner: &[&str] = if has_nextest(workspace) {
-        &["nextest", "run", "--workspace", "--all-features"]
+        &["nextest", "run", "--workspace", "--all-features", "--test-threads", &threads]
     } else {
         eprintln!("xtask: cargo-nextest is not installed, `cargo test` runs the tests instead");
         &["test", "--workspace", "--all-features", "--lib", "--bins", "--tests"]
@@ -40,6 +41,11 @@ pub fn run(workspace: &Workspace, runner_args: &[String]) -> Result<()> {
         eprintln!("xtask: all tests passed, doc tests included");
     }
     Ok(())
+}
+
+/// How many tests run side by side: on few processors more than there are, since most of the time tests of clusters wait.
+fn tests_at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).max(4)
 }
 
 fn has_nextest(workspace: &Workspace) -> bool {

@@ -145,6 +145,20 @@ pub(crate) struct Finished {
     pub(crate) value: Option<Bytes>,
 }
 
+/// Whether a task should stop, as [`TaskContext::cancelled`] says.
+#[derive(Clone, Debug)]
+pub struct CancelSignal(Arc<AtomicBool>);
+
+impl CancelSignal {
+    /// An error when the task should stop; for `?` inside loops.
+    ///
+    /// # Errors
+    /// [`TaskError::Cancelled`].
+    pub fn check(&self) -> Result<(), TaskError> {
+        if self.0.load(Ordering::Relaxed) { Err(TaskError::Cancelled) } else { Ok(()) }
+    }
+}
+
 impl<'a> TaskContext<'a> {
     pub(crate) fn new(parts: ContextParts, announce: Yield<'a>, state: Option<&'a mut super::SetupState>) -> Self {
         let outputs = match parts.returns {
@@ -439,6 +453,11 @@ impl<'a> TaskContext<'a> {
     /// [`TaskError::Cancelled`].
     pub fn check_cancelled(&self) -> Result<(), TaskError> {
         if self.cancelled() { Err(TaskError::Cancelled) } else { Ok(()) }
+    }
+
+    /// What says the same where the context is in other hands.
+    pub fn cancel_signal(&self) -> CancelSignal {
+        CancelSignal(self.parts.cancelled.clone())
     }
 
     /// The state that the function's `setup` made in this executor.

@@ -17,7 +17,7 @@ mod in_place;
 mod outside;
 mod roots;
 
-pub use context::{Argument, Granted, TaskContext, Yield};
+pub use context::{Argument, CancelSignal, Granted, TaskContext, Yield};
 pub(crate) use context::{ContextParts, Finished, Objects, VALUE_MAX_BYTES};
 pub use error::TaskError;
 pub use in_place::InPlace;

@@ -64,6 +64,20 @@ pub enum TableError {
         /// Which file that is from.
         right_place: String,
     },
+    /// Columns of two tables that would have one name where they are joined.
+    #[error(
+        "column {left:?} and column {right:?} of the right table would have one name{}: rename one of them, leave one out with --select or --right-select, or say {} --suffix for those of the right table",
+        suffix.as_ref().map(|suffix| format!(" also with {suffix:?} behind it")).unwrap_or_default(),
+        if suffix.is_some() { "another" } else { "a" }
+    )]
+    JoinedAlike {
+        /// One name, of the left table, or of a column before it of the right one.
+        left: String,
+        /// The name in the right table.
+        right: String,
+        /// What was to tell them apart.
+        suffix: Option<String>,
+    },
     /// A column is in a file, and folders say values of it, too.
     #[error(
         "column {column} is in {file}, and the folders of {folder} say values of it, too: --hive false reads those in files; or rename one of them"

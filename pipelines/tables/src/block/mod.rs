@@ -32,7 +32,7 @@ mod read;
 
 pub use gather::{Gather, Limits, Message};
 pub use layout::Layout;
-pub(crate) use part::write_messages;
+pub(crate) use part::{Source, write_messages};
 pub use part::{write_part, write_part_with_more};
 pub use picks::Pick;
 pub(crate) use read::Messages;

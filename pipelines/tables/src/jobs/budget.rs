@@ -123,6 +123,7 @@ pub(super) fn of_table(error: TableError) -> TaskError {
         | TableError::NoOrder { .. }
         | TableError::Unsupported { .. }
         | TableError::NotRecords { .. }
+        | TableError::JoinedAlike { .. }
         | TableError::SelectedTwice { .. }
         | TableError::KeyNotSelected { .. }
         | TableError::Expression(_) => TaskError::request(error),

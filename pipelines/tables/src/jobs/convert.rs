@@ -15,7 +15,7 @@ use exobus_actors::ids::RowHash;
 use exobus_actors::program;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_actors::task::{FunctionName, JobError, Output, Resources, TaskOptions};
+use exobus_actors::task::{Arg, FunctionName, JobError, Output, Resources, TaskOptions};
 use exobus_files::{Token, part_name};
 use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
@@ -102,17 +102,18 @@ pub(super) struct Converted {
 /// Rows of some splits as a file.
 #[task(name = "table.convert", version = 2, deterministic = true)]
 fn convert_part(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<Converted, TaskError> {
-    write_file(context, params, None)
+    let budget = TaskBudget::new(context);
+    write_file(context, params, &budget, None)
 }
 
 /// Rows of some splits, or what a function makes of them, as a file.
 pub(super) fn write_file(
     context: &mut TaskContext<'_>,
     params: ConvertParams,
+    budget: &Arc<TaskBudget>,
     function: Option<BatchFunction<'_>>,
 ) -> Result<Converted, TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
-    let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
     let mut mapping = function.map(|function| Mapping::new(function, &table.schema)).transpose()?;
     let schema = match &mapping {
@@ -121,13 +122,13 @@ pub(super) fn write_file(
     };
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
     let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
-    let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
+    let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, budget)?;
     let reader = if params.rows.is_some() { reader.cached() } else { reader };
-    let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), &budget)?;
+    let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), budget)?;
     let mut wanted = Wanted { skip: params.skip, rows: params.rows.unwrap_or(u64::MAX) };
     // What was read, and what of that, or made of it, was to be written.
     let (mut read, mut given) = (Output::default(), Output::default());
-    let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 1, &budget)?;
+    let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 1, budget)?;
     for piece in &pieces {
         reader.each(context, piece, &mut wanted, |rows| {
             let refused = |error| reader.refused(piece, &rows, error);
@@ -140,12 +141,13 @@ pub(super) fn write_file(
             read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
             let refused = |what| reader.refused_batch(piece, &rows, what);
             let batch = without_runs(&batch).map_err(of_table)?;
-            let given_batch = mapping.apply(batch, refused)?;
-            let batch = conformed(&given_batch, &schema).map_err(|error| refused_row(error, refused))?;
-            let bytes = value_bytes(&batch, 0..batch.num_rows());
-            let _made = Reservation::of(&budget.shared(), bytes).map_err(|denied| budget.of_given(denied))?;
-            given.add(file.write_all((&layout, &reader.limits()), &batch, |error| refused_row(error, refused))?);
-            Ok(())
+            mapping.apply(batch, refused, |batch| {
+                let batch = conformed(&batch, &schema).map_err(|error| refused_row(error, refused))?;
+                let bytes = value_bytes(&batch, 0..batch.num_rows());
+                let _made = Reservation::of(&budget.shared(), bytes).map_err(|denied| budget.of_given(denied))?;
+                given.add(file.write_all((&layout, &reader.limits()), &batch, |error| refused_row(error, refused))?);
+                Ok(())
+            })
         })?;
     }
     if params.rows.is_some() && wanted.rows > 0 {
@@ -246,12 +248,23 @@ impl Planned {
     }
 }
 
+/// What makes other rows of those of a table.
+pub(super) struct Function {
+    pub(super) name: FunctionName,
+    /// What each of its tasks needs of its node.
+    pub(super) resources: Resources,
+    /// Arguments that its tasks have behind those of a conversion.
+    pub(super) args: Vec<Arg>,
+    /// What each of its tasks takes beside the store and beside what a conversion takes.
+    pub(super) outside_bytes: u64,
+}
+
 /// Writes what a function makes of a table, or the table itself.
 pub(super) async fn rewritten(
     futures: Futures,
     name: &'static str,
     rewrite: Rewrite,
-    function: Option<(FunctionName, Resources)>,
+    function: Option<Function>,
 ) -> Result<Rewritten, JobError> {
     let Planned { described, sizes, schema, parts } = Planned::of(&futures, &rewrite, function.is_some()).await?;
     let (writing, splits) = (rewrite.writing, described.numbered_splits());
@@ -290,9 +303,10 @@ pub(super) async fn rewritten(
         let pieces = futures.put_value(&pieces)?;
         let args = [layout.arg(), pieces.arg()];
         made.push(match &function {
-            Some((function, resources)) => {
-                let options = TaskOptions { resources: resources.clone(), ..options };
-                futures.submit_function(function, &params, &args, options)?
+            Some(Function { name, resources, args: more, outside_bytes }) => {
+                let outside_bytes = options.outside_bytes + outside_bytes;
+                let options = TaskOptions { resources: resources.clone(), outside_bytes, ..options };
+                futures.submit_function(name, &params, &[&args[..], more].concat(), options)?
             }
             None => futures.submit_with(convert_part, &params, &args, options)?,
         });
@@ -312,7 +326,7 @@ pub(super) async fn rewritten(
         (None, _) => schema,
         (Some(_), [layout]) => Layout::decode(layout).map_err(JobError::program)?.schema().clone(),
         (Some(function), _) => {
-            let key = function.0.key();
+            let key = function.name.key();
             return Err(JobError::program(format!("{key} gave batches without rows of different columns or types")));
         }
     };

@@ -13,7 +13,8 @@ use exobus_actors::task::{FunctionName, JobError, Resources, TaskFunction, TaskO
 use serde::{Deserialize, Serialize};
 
 use super::TableJob;
-use super::convert::{ConvertParams, Converted, rewritten, write_file};
+use super::budget::TaskBudget;
+use super::convert::{ConvertParams, Converted, Function, rewritten, write_file};
 use super::rewrite::{Rewrite, Rewritten};
 
 /// What mapping the batches of a table is told.
@@ -80,7 +81,8 @@ impl Batches {
         context: &mut TaskContext<'_>,
         mut function: impl FnMut(RecordBatch) -> Result<RecordBatch, TaskError>,
     ) -> Result<MappedFile, TaskError> {
-        write_file(context, self.0, Some(&mut function)).map(MappedFile)
+        let budget = TaskBudget::new(context);
+        write_file(context, self.0, &budget, Some(&mut |batch, given| given(function(batch)?))).map(MappedFile)
     }
 }
 
@@ -94,5 +96,6 @@ fn needs(params: &MapTable) -> Resources {
 /// As of [`convert`](super::convert::convert()), and those of the function.
 #[program(name = "table.map_batches", version = 3, give_back = super::give_back, paths = super::paths, needs = needs)]
 pub async fn map_batches(futures: Futures, params: MapTable) -> Result<Rewritten, JobError> {
-    rewritten(futures, MapTable::NAME, params.table, Some((params.function, params.resources))).await
+    let function = Function { name: params.function, resources: params.resources, args: Vec::new(), outside_bytes: 0 };
+    rewritten(futures, MapTable::NAME, params.table, Some(function)).await
 }

@@ -10,8 +10,11 @@ use super::budget::of_table;
 use crate::plain::plain_schema;
 use crate::semantics::{UnifiedSchema, check_schema};
 
-/// What rows become on their way to a file: batch by batch, and a batch without rows, too.
-pub(super) type BatchFunction<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<RecordBatch, TaskError>;
+/// What rows become on their way to a file: batch by batch, and a batch without rows, too. It gives what it makes of a batch.
+pub(super) type BatchFunction<'a> = &'a mut dyn FnMut(RecordBatch, Given<'_>) -> Result<(), TaskError>;
+
+/// Takes batches that a function gives, one at least for a batch without rows.
+pub(super) type Given<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<(), TaskError>;
 
 /// A function, and what it gives for a batch without rows: what it gives for others has these columns, of these types.
 pub(super) struct Mapping<'a> {
@@ -25,7 +28,12 @@ impl<'a> Mapping<'a> {
     /// # Errors
     /// Those of the function; names of columns that cannot be told apart.
     pub(super) fn new(function: BatchFunction<'a>, input: &SchemaRef) -> Result<Self, TaskError> {
-        let given = function(RecordBatch::new_empty(input.clone()))?.schema();
+        let mut given = None;
+        function(RecordBatch::new_empty(input.clone()), &mut |batch| {
+            given.get_or_insert_with(|| batch.schema());
+            Ok(())
+        })?;
+        let given = given.ok_or_else(|| TaskError::fatal("a function gave nothing for a batch without rows"))?;
         UnifiedSchema::new("what it gives", &given).map_err(of_table)?;
         let given = plain_schema(&given);
         let fields: Fields = given.fields().iter().map(with_nulls).collect();
@@ -38,30 +46,32 @@ impl<'a> Mapping<'a> {
         &self.schema
     }
 
-    /// What it makes of a batch, with the columns in the order of the schema.
+    /// Calls `each` with what it makes of a batch, with the columns in the order of the schema.
     ///
     /// # Errors
-    /// Those of the function; it gives other columns or types than for a batch without rows, as `refused` tells it.
+    /// Those of the function and of `each`; it gives other columns or types than for a batch without rows, as `refused` tells it.
     pub(super) fn apply(
         &mut self,
         batch: RecordBatch,
-        refused: impl FnOnce(String) -> TaskError,
-    ) -> Result<RecordBatch, TaskError> {
-        let rows = batch.num_rows();
-        let given = (self.function)(batch)?;
+        refused: impl Fn(String) -> TaskError,
+        mut each: impl FnMut(RecordBatch) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let (schema, rows) = (&self.schema, batch.num_rows());
         let differs = |what: String| {
             refused(format!(
                 "{what}: a function gives the same columns and types for the {rows} rows from there on as for none"
             ))
         };
-        let (expected, found) = (self.schema.fields(), given.schema_ref().fields());
-        let places: Option<Vec<usize>> = expected.iter().map(|field| Some(found.find(field.name())?.0)).collect();
-        let Some(places) = places.filter(|places| places.len() == found.len()) else {
-            return Err(differs(format!("columns {}, not {}", names(found), names(expected))));
-        };
-        let given = given.project(&places).map_err(TaskError::fatal)?;
-        check_schema(&self.schema, given.schema_ref()).map_err(|error| differs(error.to_string()))?;
-        Ok(given)
+        (self.function)(batch, &mut |given| {
+            let (expected, found) = (schema.fields(), given.schema_ref().fields());
+            let places: Option<Vec<usize>> = expected.iter().map(|field| Some(found.find(field.name())?.0)).collect();
+            let Some(places) = places.filter(|places| places.len() == found.len()) else {
+                return Err(differs(format!("columns {}, not {}", names(found), names(expected))));
+            };
+            let given = given.project(&places).map_err(TaskError::fatal)?;
+            check_schema(schema, given.schema_ref()).map_err(|error| differs(error.to_string()))?;
+            each(given)
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`shuffle`]: rows in a random order that a seed decides, in files of even length;
 //! - [`dedupe`]: one row of each key;
 //! - [`group`]: what is said of rows that are alike in some columns;
+//! - [`join`]: rows of two tables that have the same key, side by side;
 //! - [`convert`]: rows as they are, in files of another format or length;
 //! - [`repartition`]: rows in as many files as are wanted, those that are alike in some columns together, or in folders by the values of some columns;
 //! - [`map_batches`]: what a function makes of them.
@@ -18,9 +19,11 @@ pub mod dedupe;
 mod describe;
 mod described;
 pub mod group;
+pub mod join;
 pub mod map_batches;
 mod mapping;
 mod output;
+mod parts;
 mod pieces;
 pub mod repartition;
 mod rewrite;
@@ -28,6 +31,8 @@ mod row_limit;
 pub mod shuffle;
 pub mod sort;
 mod table;
+
+use std::path::PathBuf;
 
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::JobId;
@@ -48,14 +53,18 @@ pub trait TableJob: Serialize + DeserializeOwned + Send + 'static {
     /// Which table, and where its rows go.
     fn table(&self) -> &Rewrite;
 
+    /// What it reads.
+    fn reads(&self) -> Vec<PathBuf> {
+        self.table().inputs.clone()
+    }
+
     /// Does it.
     fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>>;
 }
 
 /// What a job reads and writes.
 fn paths<J: TableJob>(params: &J) -> Paths {
-    let table = params.table();
-    Paths { reads: table.inputs.clone(), writes: vec![table.output.clone()] }
+    Paths { reads: params.reads(), writes: vec![params.table().output.clone()] }
 }
 
 /// What a job looks at that is only explained.

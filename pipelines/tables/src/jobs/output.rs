@@ -169,22 +169,27 @@ impl<'a> PartWriter<'a> {
         refused: impl FnOnce(TableError) -> TaskError,
     ) -> Result<(), TaskError> {
         for message in gather.messages(picks, limits).map_err(refused)? {
-            let denied = |denied| self.budget.of_message(denied);
-            let mut memory = Reservation::of(&self.budget.shared(), message.bytes()).map_err(denied)?;
-            let batch = message.batch().map_err(of_table)?;
-            if self.verify == Some(FileTypes::Text) {
-                memory.resize(message.bytes() + as_text_bytes(&batch)).map_err(denied)?;
-            }
-            let row_hash = self.hasher.sum(&batch).map_err(of_table)?;
-            self.row_hash += row_hash;
-            match self.verify {
-                None => (),
-                Some(FileTypes::Text) => self.stored_hash += self.hasher.sum(&as_text(&batch)).map_err(of_table)?,
-                Some(_) => self.stored_hash += row_hash,
-            }
-            self.sink.write(&batch).map_err(|error| failed(&self.budget, &self.failure, error))?;
+            let memory = Reservation::of(&self.budget.shared(), message.bytes());
+            let _memory = memory.map_err(|denied| self.budget.of_message(denied))?;
+            self.write_batch(&message.batch().map_err(of_table)?)?;
         }
         Ok(())
+    }
+
+    /// Writes the rows of a batch that has no encodings and is no larger than sinks take.
+    pub(super) fn write_batch(&mut self, batch: &RecordBatch) -> Result<(), TaskError> {
+        let mut memory = Reservation::none(&self.budget.shared());
+        if self.verify == Some(FileTypes::Text) {
+            memory.resize(as_text_bytes(batch)).map_err(|denied| self.budget.of_message(denied))?;
+        }
+        let row_hash = self.hasher.sum(batch).map_err(of_table)?;
+        self.row_hash += row_hash;
+        match self.verify {
+            None => (),
+            Some(FileTypes::Text) => self.stored_hash += self.hasher.sum(&as_text(batch)).map_err(of_table)?,
+            Some(_) => self.stored_hash += row_hash,
+        }
+        self.sink.write(batch).map_err(|error| failed(&self.budget, &self.failure, error))
     }
 
     /// Writes all rows of a batch of this layout, some at a time: how many they are, and their hash as they were given. `refused`: how the task fails over the batch.

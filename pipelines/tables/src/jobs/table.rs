@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
-use exobus_store::ObjectWriter;
 use serde::{Deserialize, Serialize};
 
-use super::budget::{TaskBudget, of_table};
+use super::budget::of_table;
 use super::described::{DescribedFile, DescribedSplit};
-use crate::block::{Gather, Layout, Limits, Pick, write_part_with_more};
+use crate::block::Layout;
 use crate::semantics::conformed;
-use crate::sources::{MemoryDenied, Reservation};
 use crate::{RowHasher, TableError};
 
 /// The column of places, which rows have on their way: no table may have one of this name.
 const PLACE: &str = "exobus.place";
+/// The same of the second table of a job.
+const RIGHT_PLACE: &str = "exobus.right_place";
 
 /// A table, by the layout that tasks have as their first argument.
 pub(super) struct Table {
@@ -68,12 +67,21 @@ impl Table {
 
 /// The schema with the column of places behind the others.
 pub(super) fn with_places(schema: &Schema) -> Result<Schema, TaskError> {
-    if schema.column_with_name(PLACE).is_some() {
+    with_column(schema, PLACE)
+}
+
+/// The same for the second table of a job: rows of both go together, and are told apart by the names of columns.
+pub(super) fn with_right_places(schema: &Schema) -> Result<Schema, TaskError> {
+    with_column(schema, RIGHT_PLACE)
+}
+
+fn with_column(schema: &Schema, name: &str) -> Result<Schema, TaskError> {
+    if schema.column_with_name(name).is_some() {
         return Err(TaskError::request(format!(
-            "the table has a column {PLACE}, a name that exobus uses itself: rename it"
+            "the table has a column {name}, a name that exobus uses itself: rename it"
         )));
     }
-    let place = Field::new(PLACE, DataType::UInt64, false);
+    let place = Field::new(name, DataType::UInt64, false);
     let fields = schema.fields().iter().cloned().chain([Arc::new(place)]);
     Ok(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
@@ -130,29 +138,4 @@ pub(super) fn push_split(pieces: &mut Vec<Piece>, file: &DescribedFile, split: u
         }
         None => pieces.push(Piece::new(file, split, before)),
     }
-}
-
-/// Writes these rows as the next part of an object, as messages of at most these limits; a row that is larger than the scratch is written with memory that is asked for. `refused`: how the task fails over a
-/// row, for which memory was denied or is not asked for.
-pub(super) fn write_rows(
-    writer: &mut ObjectWriter,
-    (gather, limits): (&Gather, &Limits),
-    (picks, row_hash): (&[Pick], RowHash),
-    scratch: &mut [u8],
-    budget: &Arc<TaskBudget>,
-    refused: impl FnOnce(TableError, Option<MemoryDenied>) -> TaskError,
-) -> Result<(), TaskError> {
-    let (mut larger, mut denied) = (Reservation::none(&budget.shared()), None);
-    let more = |bytes: u64| match larger.resize(bytes) {
-        Ok(()) => Some(vec![0; bytes as usize]),
-        Err(error) => {
-            denied = Some(error);
-            None
-        }
-    };
-    let written = write_part_with_more(writer, gather, (picks, row_hash), limits, scratch, more);
-    written.map_err(|error| {
-        let denied = denied.filter(|_| matches!(error, TableError::RowTooLarge { .. }));
-        refused(error, denied)
-    })
 }

@@ -3,6 +3,7 @@
 mod convert;
 mod dedupe;
 mod group;
+mod join;
 mod map_batches;
 mod repartition;
 mod shuffle;
@@ -116,22 +117,12 @@ fn mixed() -> Vec<&'static str> {
 /// What a job over a table is told of it.
 fn rewrite(fields: &Fields<'_>) -> Result<Rewrite, SpecError> {
     fields.one_of(&["partitions", "file_bytes", ROWS_PER_FILE])?;
-    let select: Vec<String> = fields.texts("select").into_iter().map(str::to_owned).collect();
     let size = partitions(fields).map(FileSize::Count).or(fields.number(ROWS_PER_FILE).map(FileSize::Rows));
     let size = size.or(fields.size("file_bytes").map(FileSize::Bytes));
     Ok(Rewrite {
         inputs: fields.paths("inputs"),
         output: fields.path("output").unwrap_or_default(),
-        reading: ReadOptions {
-            format: fields.text("input_format").map(str::to_owned),
-            schema: fields.text("schema").map(str::to_owned),
-            json_mixed: fields.parsed("json_mixed")?,
-            select: (!select.is_empty()).then_some(select),
-            filter: fields.parsed("where")?,
-            hive: fields.has(HIVE.name).then(|| fields.flag(HIVE.name)),
-            folders: None,
-            needed: None,
-        },
+        reading: reading(fields, "")?,
         writing: WriteOptions {
             format: fields.parsed("format")?,
             compression: fields.parsed("compression")?,
@@ -141,6 +132,23 @@ fn rewrite(fields: &Fields<'_>) -> Result<Rewrite, SpecError> {
         },
         strategy: strategy(fields),
         partial: fields.flag(PARTIAL.name),
+    })
+}
+
+/// How a table is read, by fields whose names have this before them.
+fn reading(fields: &Fields<'_>, before: &str) -> Result<ReadOptions, SpecError> {
+    let name = |field: Field| format!("{before}{}", field.name);
+    let hive = name(HIVE);
+    let select: Vec<String> = fields.texts(&name(SELECT)).into_iter().map(str::to_owned).collect();
+    Ok(ReadOptions {
+        format: fields.text(&name(INPUT_FORMAT)).map(str::to_owned),
+        schema: fields.text(&name(SCHEMA)).map(str::to_owned),
+        json_mixed: fields.parsed(&name(JSON_MIXED))?,
+        select: (!select.is_empty()).then_some(select),
+        filter: fields.parsed(&name(WHERE))?,
+        hive: fields.has(&hive).then(|| fields.flag(&hive)),
+        folders: None,
+        needed: None,
     })
 }
 

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::jobs::convert::ConvertTable;
 use crate::jobs::dedupe::{DedupeTable, Keep};
+use crate::jobs::join::{JoinKind, JoinTables, Pair};
 use crate::jobs::map_batches::{Batches, MapTable, MappedFile};
 use crate::jobs::repartition::RepartitionTable;
 use crate::jobs::shuffle::ShuffleTable;
@@ -217,6 +218,55 @@ fn rows_are_mapped_by_a_function_that_is_registered() {
         files.spec("map_batches", "table.csv", "function = 'kinds.clean'").explain().unwrap_err().code,
         SpecCode::Invalid
     );
+}
+
+#[test]
+fn tables_are_joined_and_what_begins_with_right_is_of_the_right_one() {
+    let files = Files::make();
+    let more = |more: &str| format!("right = ['{}']\n{more}", files.path("records").display());
+    let all = "on = ['id=key', 'word']\nhow = 'full'\nsuffix = '_r'\nselect = ['id', 'word']\nright_where = 'key is not null'\n\
+               right_input_format = 'csv'\nright_schema = 'key int64'\nright_hive = false\n\
+               file_bytes = '1MiB'";
+    let spec = files.spec("join", "table.csv", &more(all));
+    for (plan, program, writes) in [
+        (spec.plan().unwrap(), "table.join@1", &[PathBuf::from("/out")][..]),
+        (spec.explain().unwrap(), "table.join.explain@1", &[]),
+    ] {
+        assert_eq!((plan.program.as_str(), &plan.writes[..]), (program, writes));
+        assert_eq!(plan.reads, [files.path("table.csv"), files.path("records")]);
+        let told: JoinTables = rmp_serde::from_slice(&plan.params).unwrap();
+        let on = [Pair { left: "id".into(), right: "key".into() }, Pair::same("word")];
+        assert_eq!((&told.query.on[..], told.query.kind), (&on[..], JoinKind::Full));
+        assert_eq!(
+            (told.query.suffix.as_deref(), told.table.writing.file_size),
+            (Some("_r"), FileSize::Bytes(1 << 20))
+        );
+        let select = Some(vec!["id".into(), "word".into()]);
+        assert_eq!(told.table.reading, ReadOptions { select, ..ReadOptions::default() });
+        let right_reading = ReadOptions {
+            format: Some("csv".into()),
+            schema: Some("key int64".into()),
+            filter: Some("key is not null".parse().unwrap()),
+            hive: Some(false),
+            ..ReadOptions::default()
+        };
+        assert_eq!((told.right, told.right_reading), (vec![files.path("records")], right_reading));
+    }
+    assert_eq!(spec.paths().unwrap().reads, [files.path("table.csv"), files.path("records")]);
+    for (text, at, said) in [
+        (more(""), "on", "`on = "),
+        (more("on = []"), "on", "needs columns"),
+        (more("on = 'id='"), "on", "LEFT=RIGHT"),
+        (more("on = 'id,id=word'"), "on", "in two pairs"),
+        (more("on = 'id'\nhow = 'outer'"), "how", "\"full\""),
+        (more("on = 'id'\nright_where = 'id >'"), "right_where", "id >"),
+        (more("on = 'id'\nrows_per_file = 7"), "rows_per_file", "no field of `join`"),
+        ("on = 'id'".to_owned(), "right", "`right = "),
+    ] {
+        let (_, place, message) = files.refused("join", "table.csv", &text);
+        assert_eq!(place, at, "{message}");
+        assert!(message.contains(said), "{message}");
+    }
 }
 
 #[test]

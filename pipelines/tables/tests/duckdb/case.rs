@@ -12,6 +12,7 @@ use exobus_tables::aggregates::{Aggregate, Function};
 use exobus_tables::jobs::convert::{ConvertTable, convert};
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
 use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top, group};
+use exobus_tables::jobs::join::{Broadcast, JoinKind, JoinQuery, JoinTables, join};
 use exobus_tables::jobs::shuffle::{ShuffleTable, shuffle};
 use exobus_tables::jobs::sort::{SortTable, sort};
 use exobus_tables::jobs::{FileSize, Rewrite, WriteOptions};
@@ -20,7 +21,7 @@ use exobus_tables::semantics::{KeyColumn, Nulls};
 use exobus_tables::sinks::{Compression, OutputFormat};
 use serde_json::{Value, json};
 
-use super::oracle::Table;
+use super::oracle::{RightTable, Table};
 
 const MIB: u64 = 1 << 20;
 
@@ -75,10 +76,32 @@ enum Verb {
     Shuffle { seed: u64 },
     Dedupe { key: Vec<KeyColumn>, keep: Keep, order_by: Vec<KeyColumn> },
     Group(GroupQuery),
+    Join { right: Box<Table>, query: JoinQuery, broadcast: Broadcast },
     Convert,
 }
 
+/// What is behind the names of columns of the right table that the left one has, too: its `id` is one, by which the oracle knows its rows.
+const SUFFIX: &str = "_r";
+
 impl Verb {
+    /// A join with that table, where there is one.
+    fn with(RightTable { right, on }: RightTable, seeded: &mut Seeded) -> Self {
+        let kind = seeded.pick(&JoinKind::NAMES).1;
+        // Rows that match none are written of no table that is broadcast.
+        let broadcasts: &[_] = match kind {
+            JoinKind::Full => &[Broadcast::Auto, Broadcast::Never],
+            JoinKind::Right => &[Broadcast::Auto, Broadcast::Never, Broadcast::Never, Broadcast::Left],
+            JoinKind::Inner => {
+                &[Broadcast::Auto, Broadcast::Never, Broadcast::Never, Broadcast::Left, Broadcast::Right]
+            }
+            JoinKind::Left | JoinKind::Semi | JoinKind::Anti => {
+                &[Broadcast::Auto, Broadcast::Never, Broadcast::Never, Broadcast::Right]
+            }
+        };
+        let query = JoinQuery { on, kind, suffix: Some(SUFFIX.to_owned()) };
+        Self::Join { right: Box::new(right), query, broadcast: seeded.pick(broadcasts) }
+    }
+
     fn new(seeded: &mut Seeded, table: &Table) -> Self {
         match seeded.pick(&["sort", "sort", "shuffle", "dedupe", "group", "group", "group", "convert"]) {
             "sort" => Self::Sort { key: key(seeded, table, &[1, 1, 2, 3, 4]) },
@@ -99,6 +122,7 @@ impl Verb {
             Self::Shuffle { .. } => "shuffle",
             Self::Dedupe { .. } => "dedupe",
             Self::Group(_) => "group",
+            Self::Join { .. } => "join",
             Self::Convert => "convert",
         }
     }
@@ -114,7 +138,7 @@ impl Verb {
         let (sizes, formats): (&[_], &[_]) = match self {
             Self::Sort { .. } => (&[count], &[OutputFormat::Parquet]),
             Self::Shuffle { .. } => (&[count, rows], &[OutputFormat::Parquet]),
-            Self::Dedupe { .. } => (&[count, count, bytes], &[OutputFormat::Parquet]),
+            Self::Dedupe { .. } | Self::Join { .. } => (&[count, count, bytes], &[OutputFormat::Parquet]),
             Self::Group(_) => (&[count, rows, bytes], &[OutputFormat::Parquet]),
             Self::Convert => (&[count, rows, splits], &[OutputFormat::Parquet, OutputFormat::Arrow, text, tabbed]),
         };
@@ -128,10 +152,13 @@ impl Verb {
             }
             OutputFormat::Arrow | OutputFormat::Records => &[Compression::None],
         };
+        // A footer of as many row groups as a join may have rows takes more memory than there is.
+        let least = if matches!(self, Self::Join { .. }) { 37 } else { 1 };
         WriteOptions {
             format: Some(format),
             compression: Some(seeded.pick(compressions)),
-            group_rows: Some(seeded.pick(&[1, 37, 1000, 122_880])).filter(|_| format == OutputFormat::Parquet),
+            group_rows: Some(seeded.pick(&[1, 37, 1000, 122_880]).max(least))
+                .filter(|_| format == OutputFormat::Parquet),
             file_size: seeded.pick(sizes),
             verify: seeded.pick(&[false, true]),
         }
@@ -152,6 +179,15 @@ impl Verb {
                 };
                 let aggregates: Vec<Value> = aggregates.iter().map(aggregate).collect();
                 json!({ "by": by, "aggregates": aggregates, "having": having.is_some(), "top": top })
+            }
+            Self::Join { query: JoinQuery { on, kind, suffix }, broadcast, .. } => {
+                // All tables are small.
+                let order = match (broadcast, kind) {
+                    (Broadcast::Never, _) | (_, JoinKind::Full) => "key",
+                    (Broadcast::Left, _) | (_, JoinKind::Right) => "right",
+                    _ => "left",
+                };
+                json!({ "on": on, "kind": kind.to_string(), "suffix": suffix, "order": order })
             }
             Self::Shuffle { .. } | Self::Convert => json!({}),
         };
@@ -184,6 +220,17 @@ impl Verb {
                         say("--per", per.join(","));
                     }
                 }
+                arguments
+            }
+            Self::Join { right, query: JoinQuery { on, kind, suffix }, broadcast } => {
+                let on: Vec<String> = on.iter().map(ToString::to_string).collect();
+                let mut arguments = vec!["--on".to_owned(), on.join(","), "--how".to_owned(), kind.to_string()];
+                let mut say = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+                say("--broadcast", broadcast.to_string());
+                suffix.iter().for_each(|suffix| say("--suffix", suffix.clone()));
+                right.schema.iter().for_each(|schema| say("--right-schema", schema.clone()));
+                right.select.iter().for_each(|columns| say("--right-select", columns.join(",")));
+                right.filter.iter().for_each(|condition| say("--right-where", condition.clone()));
                 arguments
             }
             Self::Convert => Vec::new(),
@@ -254,11 +301,17 @@ fn key(seeded: &mut Seeded, table: &Table, columns: &[usize]) -> Vec<KeyColumn> 
 }
 
 impl Case {
-    pub fn new(seed: u64, table: Table) -> Self {
+    /// With a right table it is a join.
+    pub fn new(seed: u64, table: Table, right: Option<RightTable>) -> Self {
         let mut seeded = Seeded(seed);
-        let verb = Verb::new(&mut seeded, &table);
+        let verb = match right {
+            Some(right) => Verb::with(right, &mut seeded),
+            None => Verb::new(&mut seeded, &table),
+        };
         let writing = verb.writing(&mut seeded, &table);
-        let (by_folder, shape) = (seeded.pick(&[false, true]), Shape::new(&mut seeded));
+        // The command joins what one path stands for.
+        let by_folder = seeded.pick(&[false, true]) || matches!(verb, Verb::Join { .. });
+        let shape = Shape::new(&mut seeded);
         let runs_twice = matches!(verb, Verb::Shuffle { .. }) || seeded.pick(&[true, false, false, false]);
         let again = runs_twice.then(|| Shape::new(&mut seeded));
         Self { table, shape, again, verb, writing, by_folder }
@@ -266,7 +319,7 @@ impl Case {
 
     fn inputs(&self) -> Vec<PathBuf> {
         match self.by_folder {
-            true => vec![self.table.inputs[0].parent().unwrap().to_owned()],
+            true => vec![self.table.folder()],
             false => self.table.inputs.clone(),
         }
     }
@@ -277,12 +330,10 @@ impl Case {
     }
 
     fn rewrite(&self, shape: &Shape, output: &Path) -> Rewrite {
-        let reading = ReadOptions {
-            schema: self.table.schema.clone(),
-            select: self.table.select.clone().filter(|_| !self.is_of_groups()),
-            filter: self.table.filter.as_ref().map(|text| text.parse().unwrap()),
-            ..ReadOptions::default()
-        };
+        let mut reading = reading(&self.table);
+        if self.is_of_groups() {
+            reading.select = None;
+        }
         let (strategy, writing) = (shape.strategy, self.writing);
         Rewrite { reading, writing, strategy, ..Rewrite::new(self.inputs(), output.to_owned()) }
     }
@@ -310,6 +361,11 @@ impl Case {
             Verb::Group(query) => {
                 let params = GroupTable { table, query: query.clone() };
                 node.run(job, "table.group", None, async move |futures| group(futures, params).await).await.0
+            }
+            Verb::Join { right, query, broadcast } => {
+                let (query, broadcast, right_reading) = (query.clone(), *broadcast, reading(right));
+                let params = JoinTables { table, right: vec![right.folder()], right_reading, query, broadcast };
+                node.run(job, "table.join", None, async move |futures| join(futures, params).await).await.0
             }
             Verb::Convert => {
                 let params = ConvertTable { table };
@@ -353,6 +409,9 @@ impl Case {
         table.select.iter().filter(|_| !self.is_of_groups()).for_each(|columns| say("--select", columns.join(",")));
         table.filter.iter().for_each(|condition| say("--where", condition.clone()));
         arguments.extend(self.inputs().iter().map(|path| path.display().to_string()));
+        if let Verb::Join { right, .. } = &self.verb {
+            arguments.push(right.folder().display().to_string());
+        }
         arguments
     }
 
@@ -371,6 +430,16 @@ impl Case {
     }
 }
 
+/// How a table is read.
+fn reading(table: &Table) -> ReadOptions {
+    ReadOptions {
+        schema: table.schema.clone(),
+        select: table.select.clone(),
+        filter: table.filter.as_ref().map(|text| text.parse().unwrap()),
+        ..ReadOptions::default()
+    }
+}
+
 /// A key as `--key` has it.
 fn key_text(key: &[KeyColumn]) -> String {
     let column = |key: &KeyColumn| {
@@ -384,6 +453,9 @@ fn key_text(key: &[KeyColumn]) -> String {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<_> = self.table.columns.iter().map(|(name, of)| format!("{name} {of}")).collect();
-        write!(f, "exobus {}\n  a table of {}: {}", self.arguments().join(" "), self.table.mode, columns.join(", "))
+        write!(f, "exobus {}\n  a table of {}: {}", self.arguments().join(" "), self.table.mode, columns.join(", "))?;
+        let Verb::Join { right, .. } = &self.verb else { return Ok(()) };
+        let columns: Vec<_> = right.columns.iter().map(|(name, of)| format!("{name} {of}")).collect();
+        write!(f, "\n  with one of {}: {}", right.mode, columns.join(", "))
     }
 }

@@ -22,37 +22,50 @@ class File:
 
 
 class Column:
-    def __init__(self, name, family):
-        self.name, self.family = name, family
+    """`pool`: values of which some are in it, of a column of another table."""
+
+    def __init__(self, name, family, pool=None):
+        self.name, self.family, self.pool = name, family, pool
 
 
 class Table:
-    """Files that are one table. `schema`: what `--schema` has to say; `refused`: the column for which they are none."""
+    """Files that are one table. `schema`: what `--schema` has to say; `refused`: the column for which they are none.
 
-    def __init__(self, rng, folder):
+    `shared`: columns that it has besides, of the types of their families and no others; `rows_max`: how many rows it has at most, where it has such columns.
+    """
+
+    def __init__(self, rng, folder, shared=(), rows_max=None):
         self.files, self.schema, self.refused = [], None, None
-        self.mode = rng.choices(["parquet", "duckdb", "text", "arrow", "mixed"], [40, 15, 15, 10, 20])[0]
+        if shared:
+            has_text = all(values.is_named_in_text(of) for column in shared for of in column.family)
+            self.mode = rng.choice(["parquet", "parquet", "arrow", *(["text"] if has_text else [])])
+        else:
+            self.mode = rng.choices(["parquet", "duckdb", "text", "arrow", "mixed"], [40, 15, 15, 10, 20])[0]
         forms = {"mixed": ["parquet", "text", "arrow"]}.get(self.mode, [self.mode])
-        infers = self.mode == "text" and rng.random() < 0.6
+        infers = self.mode == "text" and not shared and rng.random() < 0.6
         kinds = {True: values.inferred_of_text if infers else values.of_text, False: values.family}[self.mode in ("text", "mixed")]
         names = [f"{name}{at}" for at, name in enumerate(rng.choices(NAMES, k=rng.randint(1, 7)))]
         columns = [Column(name, kinds(rng)) for name in names]
         if self.mode == "duckdb":
             columns = [column for column in columns if all(written_by_duckdb(of) for of in column.family)]
+        columns = [column for column in columns if all(column.name != other.name for other in shared)] + list(shared)
         count = rng.choice([1, 1, 2, 3, 5])
         uneven = count > 1 and rng.random() < 0.5
         next_id, drafts = 0, []
         for at in range(count):
             rows = rng.choice([0, 1, 7, rng.randint(2, 60), rng.randint(50, 900)])
-            here = [column for column in columns if not uneven or rng.random() < 0.8]
+            rows = rows if rows_max is None else min(rows, rows_max // count + 1)
+            here = [column for column in columns if not uneven or rng.random() < 0.8 or at == 0 and column.pool is not None]
             rng.shuffle(here) if uneven else None
             arrays = {"id": pa.array(range(next_id, next_id + rows), pa.int64())}
             for column in here:
                 of = rng.choice(column.family) if uneven else column.family[0]
-                arrays[column.name] = values.array(rng, of, rows, rng.choice([0, 0.1, 0.6, 1.0 if rng.random() < 0.2 else 0]))
+                nulls = rng.choice([0, 0.1, 0.6, 1.0 if rng.random() < 0.2 else 0])
+                array = values.array(rng, of, rows, nulls)
+                arrays[column.name] = array if column.pool is None else values.with_some_of(rng, array, column.pool)
             next_id += rows
             drafts.append((at, rng.choice(forms), pa.table(arrays)))
-        if self.mode in ("parquet", "arrow") and count > 1 and rng.random() < 0.2:
+        if not shared and self.mode in ("parquet", "arrow") and count > 1 and rng.random() < 0.2:
             self.refused, types = "never one", values.misfits(rng)
             rng.shuffle(both := list(types))
             for place, of in zip(rng.sample(range(count), 2), both):
@@ -273,6 +286,9 @@ def texts(column):
         return [None if one is None else str(one).lower() for one in column.to_pylist()]
     if types.is_timestamp(of):
         return [None if one is None else timestamp_text(one, of) for one in column.cast(pa.int64()).to_pylist()]
+    if types.is_decimal(of):
+        # Without an exponent, which no decimal of text has.
+        return [None if one is None else f"{one:f}" for one in column.to_pylist()]
     return [None if one is None else str(one) for one in column.to_pylist()]
 
 

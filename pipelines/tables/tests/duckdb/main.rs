@@ -1,6 +1,6 @@
 //! What verbs make of random tables is what DuckDB makes of them.
 //!
-//! A seed is a table (made by `oracle.py`, in files of any format and schema) and a verb with its options ([`case`]); what came out is compared there with what DuckDB
+//! A seed is a table, or two that are joined (made by `oracle.py`, in files of any format and schema), and a verb with its options ([`case`]); what came out is compared there with what DuckDB
 //! answers ([`oracle`]): rows in order, types, and values bit by bit. A failure names its seed, and the command that runs it alone.
 //!
 //! | variable | meaning | default |
@@ -22,6 +22,8 @@ use oracle::Oracle;
 const SEEDS: u64 = 500;
 /// Tests that share the seeds, so that they run beside each other.
 const SHARES: u64 = 4;
+/// One seed in so many is a join, of tables that have columns for it.
+const JOINED: u64 = 3;
 /// One seed in so many also goes through the program.
 const THROUGH_PROGRAM: u64 = 50;
 
@@ -45,13 +47,18 @@ async fn run_share(share: u64) {
     assert!(failed.is_empty(), "results are others than DuckDB's for seeds {failed:?}");
 }
 
-/// Makes the table of a seed, does with it what the seed says, and asks DuckDB.
+/// Makes the table of a seed, and the one with which it is joined, does with them what the seed says, and asks DuckDB.
 async fn run(oracle: &mut Oracle, seed: u64) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::create_dir(at("in")).unwrap();
     let table = oracle.make(seed, &at("in"));
-    let case = Case::new(seed, table);
+    let is_joined = seed % JOINED == 2 && table.refused.is_none();
+    let right = is_joined.then(|| {
+        std::fs::create_dir(at("right")).unwrap();
+        oracle.join(seed, &at("right"))
+    });
+    let case = Case::new(seed, table, right.flatten());
     let said = |what: String| format!("{what}\n  {case}");
     let done = case.run(&case.shape, &at("out"), &at("spill")).await;
     if let Some(column) = &case.table.refused {

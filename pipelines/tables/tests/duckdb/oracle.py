@@ -1,6 +1,7 @@
 """Makes random tables, and says whether what was done with them is what DuckDB does: a question a line, as JSON, and an answer a line.
 
 {"make": {"seed": 7, "folder": "..."}}: files in that folder; which, with which `--schema`, `--where` and `--select`, and which columns can be keys.
+{"join": {"seed": 7, "folder": "..."}}: the files of a second table, the same said of it, and pairs of columns by which the table that was made last is joined with it; nothing, where there are none.
 {"check": {"verb": "sort", ...}}: whether the output of a verb over the table that was made last is right; how it differs otherwise.
 """
 
@@ -14,25 +15,41 @@ import pyarrow as pa
 
 import conditions
 import files
+import joins
 import values
 from sql import duckdb_type, key_paths, literal, quoted, resolve
 from verbs import VERBS, Written
 
 
 class Oracle:
-    def __init__(self):
-        self.connection = duckdb.connect(config={"threads": 1})
-        self.table = self.select = self.condition = None
+    def __init__(self, connection=None):
+        self.connection = connection or duckdb.connect(config={"threads": 1})
+        self.table = self.select = self.condition = self.right = None
         self.types = {}
 
     def make(self, seed, folder):
         rng = random.Random(seed)
-        self.table = files.Table(rng, folder)
+        self.right = None
+        return self.drawn(rng, files.Table(rng, folder))
+
+    def join(self, seed, folder):
+        rng, columns = random.Random(f"join {seed}"), joins.columns(self)
+        if not columns:
+            return None
+        pairs = joins.drawn(rng, columns)
+        shared = [files.Column(name, values.family_with(rng, columns[left]), joins.pool(rng, self, left)) for left, name in pairs]
+        self.right = Oracle(self.connection)
+        right = self.right.drawn(rng, files.Table(rng, folder, shared, joins.rows_max(self, pairs[0][0])), [name for _, name in pairs])
+        return {"right": right, "on": [{"left": left, "right": name} for left, name in pairs]}
+
+    def drawn(self, rng, table, needed=()):
+        """What is read of a table, these columns in any case, and what is said of it."""
+        self.table = table
         self.types = {"id": pa.int64()} if self.table.refused else self.table.unified()
         self.select = self.condition = None
         if not self.table.refused:
             if rng.random() < 0.25:
-                self.select = ["id", *(name for name in self.types if name != "id" and rng.random() < 0.6)]
+                self.select = ["id", *(name for name in self.types if name != "id" and (rng.random() < 0.6 or name in needed))]
                 rng.shuffle(self.select)
             if rng.random() < 0.4:
                 self.condition = conditions.drawn(rng, self.types, self.all_rows())
@@ -55,7 +72,7 @@ class Oracle:
         tables = []
         for file in self.table.files:
             rows = file.truth.num_rows
-            columns = [conformed(file.truth.column(name).combine_chunks(), of) if name in file.truth.column_names else pa.nulls(rows, of)
+            columns = [values.conformed(file.truth.column(name).combine_chunks(), of) if name in file.truth.column_names else pa.nulls(rows, of)
                        for name, of in types.items()]
             tables.append(pa.table(dict(zip(types, columns))))
         return pa.concat_tables(tables)
@@ -112,21 +129,12 @@ class Oracle:
         return self.connection.sql(query).to_arrow_table().column("id").combine_chunks().cast(pa.int64())
 
 
-def conformed(column, of):
-    """The column with another type, all of whose values that one has."""
-    if column.type.equals(of):
-        return column
-    if pa.types.is_null(column.type):
-        return pa.nulls(len(column), of)
-    return column.cast(of)
-
-
 def main():
     oracle = Oracle()
     for line in sys.stdin:
         [(what, arguments)] = json.loads(line).items()
         try:
-            answer = {"make": oracle.make, "check": oracle.check}[what](**arguments)
+            answer = {"make": oracle.make, "join": oracle.join, "check": oracle.check}[what](**arguments)
         except Exception:
             answer = {"failed": traceback.format_exc()}
         print(json.dumps(answer), flush=True)

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use exobus_tables::jobs::join::Pair;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -28,6 +29,21 @@ pub struct Table {
     pub mode: String,
     /// Types of its columns, for who looks at a failure.
     pub columns: serde_json::Map<String, Value>,
+}
+
+impl Table {
+    /// The folder of its files.
+    pub fn folder(&self) -> PathBuf {
+        self.inputs[0].parent().unwrap().to_owned()
+    }
+}
+
+/// The second table of a join.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RightTable {
+    pub right: Table,
+    /// Columns that have to be the same.
+    pub on: Vec<Pair>,
 }
 
 /// A running `oracle.py`, which is asked one thing at a time.
@@ -69,6 +85,11 @@ impl Oracle {
     /// Makes the table of a seed in a folder.
     pub fn make(&mut self, seed: u64, folder: &Path) -> Table {
         serde_json::from_value(self.ask(&json!({ "make": { "seed": seed, "folder": folder } }))).unwrap()
+    }
+
+    /// Makes a second table in a folder, with which the last one is joined; `None`: it has no column for that.
+    pub fn join(&mut self, seed: u64, folder: &Path) -> Option<RightTable> {
+        serde_json::from_value(self.ask(&json!({ "join": { "seed": seed, "folder": folder } }))).unwrap()
     }
 
     /// How the output of a verb over the last table differs from what it should be; `None`: not at all.

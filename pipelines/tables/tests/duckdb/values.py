@@ -81,6 +81,43 @@ def nested_type(rng, depth):
     return pa.map_(rng.choice([pa.string(), pa.int64()]), inner_type(rng, depth))
 
 
+def can_match(of):
+    """Whether a column of the type can be compared with one of another table as DuckDB compares them: nulls in lists and structs are others there, and durations are numbers."""
+    types = pa.types
+    return not (types.is_nested(of) or types.is_null(of) or types.is_duration(of) or types.is_decimal256(of))
+
+
+def family_with(rng, of):
+    """As `family`, of types each of which is one with this type."""
+    types = pa.types
+    if types.is_integer(of):
+        unsigned = [pa.uint8(), pa.uint16(), pa.uint32()]
+        signed = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+        return rng.sample([*unsigned, pa.uint64()] if of.equals(pa.uint64()) else unsigned + signed, 2)
+    if types.is_floating(of):
+        return rng.sample({16: [pa.float16(), pa.float32()], 32: [pa.float32(), pa.float64(), pa.int16()], 64: [pa.float64(), pa.float32(), pa.int32()]}[of.bit_width], 2)
+    if types.is_decimal(of):
+        return [of, pa.int32()] if max(of.precision - of.scale, 10) + of.scale <= 38 and rng.random() < 0.5 else [of]
+    if types.is_string(of) or types.is_large_string(of):
+        return rng.sample([pa.string(), pa.large_string()], 2)
+    if types.is_fixed_size_binary(of):
+        return [of, pa.binary()]
+    if types.is_binary(of) or types.is_large_binary(of):
+        return rng.sample([pa.binary(), pa.large_binary()], 2)
+    if types.is_date(of):
+        return rng.sample([pa.date32(), pa.date64()], 2)
+    return [pa.timestamp(unit, of.tz) for unit in rng.sample(UNITS, 2)] if types.is_timestamp(of) else [of]
+
+
+def is_named_in_text(of):
+    """Whether `--schema` has a name for the type, and text is written of it."""
+    types = pa.types
+    if types.is_timestamp(of):
+        return of.unit != "s" and of.tz in (None, "UTC")
+    is_float = types.is_float32(of) or types.is_float64(of)
+    return is_float or types.is_integer(of) or types.is_string(of) or types.is_boolean(of) or types.is_date32(of) or types.is_decimal128(of)
+
+
 def of_text(rng):
     """As `family`, of types that text holds and `--schema` names."""
     zone = rng.choice([None, "UTC"])
@@ -168,6 +205,20 @@ def array(rng, of, rows, nulls):
     return taken.dictionary_encode().cast(of) if pa.types.is_dictionary(of) else taken
 
 
+def with_some_of(rng, array, pool):
+    """Most values of the array replaced by some of these, as far as its type has them; nulls stay."""
+    fit = []
+    for value in (pool[at : at + 1] for at in range(len(pool))):
+        try:
+            fit.append(value.cast(array.type))
+        except pa.ArrowException:
+            # Another type has more values.
+            continue
+    own = len(array)
+    places = pa.array([own + rng.randrange(len(fit)) if fit and array[at].is_valid and rng.random() < 0.65 else at for at in range(own)], pa.int64())
+    return pa.concat_arrays([array, *fit]).take(places)
+
+
 DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19, "uint8": 3, "uint16": 5, "uint32": 10, "uint64": 20}
 
 
@@ -217,6 +268,15 @@ def unified(a, b):
         return pa.map_(unified(a.key_type, b.key_type), unified(a.item_type, b.item_type))
     element = unified(a.value_type, b.value_type)
     return pa.large_list(element) if types.is_large_list(a) or types.is_large_list(b) else pa.list_(element)
+
+
+def conformed(column, of):
+    """The column with another type, all of whose values that one has."""
+    if column.type.equals(of):
+        return column
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), of)
+    return column.cast(of)
 
 
 def mapped(of, flat):

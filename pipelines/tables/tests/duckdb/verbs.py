@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import compare
 import files
 import groups
+import joins
 from sql import order_terms, quoted, resolve
 
 
@@ -98,7 +99,12 @@ def check_group(oracle, written, by, aggregates, having, top, size):
     return lengths_differ(written, size, "even") or order_differs(oracle, written, ids, key) or groups.differ(oracle, written, by, aggregates, found)
 
 
-VERBS = {"sort": check_sort, "shuffle": check_shuffle, "dedupe": check_dedupe, "group": check_group, "convert": check_convert}
+def check_join(oracle, written, on, kind, suffix, order, size):
+    """Rows of two tables that have one key, each of which is known by its `id`, in the order of the key or of one of the tables."""
+    return lengths_differ(written, size, None) or joins.differ(oracle, written, on, kind, suffix, order) or duckdb_reads(oracle, written)
+
+
+VERBS = {"sort": check_sort, "shuffle": check_shuffle, "dedupe": check_dedupe, "group": check_group, "join": check_join, "convert": check_convert}
 
 
 def ordered(oracle, prefix, key):

@@ -3,6 +3,7 @@
 mod convert;
 mod dedupe;
 mod group;
+mod join;
 mod map_batches;
 mod records;
 mod refused;

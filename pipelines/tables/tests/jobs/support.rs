@@ -52,11 +52,15 @@ pub fn rows(numbers: std::ops::Range<i64>) -> RecordBatch {
 }
 
 pub fn write(path: &Path, numbers: std::ops::Range<i64>, group_rows: u64) {
+    write_batch(path, &rows(numbers), group_rows);
+}
+
+/// Writes a file of Parquet with these rows.
+pub fn write_batch(path: &Path, rows: &RecordBatch, group_rows: u64) {
     let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
     let options = ParquetOptions { group_rows, compression: Compression::Zstd(1), ..ParquetOptions::default() };
-    let all = rows(numbers);
-    let mut sink = ParquetSink::new(Vec::new(), &all.schema(), &options, &budget).unwrap();
-    sink.write(&all).unwrap();
+    let mut sink = ParquetSink::new(Vec::new(), &rows.schema(), &options, &budget).unwrap();
+    sink.write(rows).unwrap();
     fs::write(path, sink.finish().unwrap().0).unwrap();
 }
 
@@ -175,11 +179,16 @@ fn bytes_of(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 /// All rows of a folder, in the order of its files.
 pub fn batches_of(folder: &Path) -> Vec<RecordBatch> {
+    batches_by_file(folder).into_iter().flatten().collect()
+}
+
+/// The rows of each file of a folder.
+pub fn batches_by_file(folder: &Path) -> Vec<Vec<RecordBatch>> {
     let rows = |(_, bytes): (String, Vec<u8>)| {
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
-        reader.build().unwrap().map(Result::unwrap).collect::<Vec<_>>()
+        reader.build().unwrap().map(Result::unwrap).collect()
     };
-    bytes_of(folder).into_iter().flat_map(rows).collect()
+    bytes_of(folder).into_iter().map(rows).collect()
 }
 
 pub fn by_user_and_time() -> Vec<KeyColumn> {

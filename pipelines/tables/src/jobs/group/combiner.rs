@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt64Array};
 
 use super::groups::Groups;
-use super::query::{CountedValues, Grouping, Kind, counts, keys};
+use super::query::{Grouping, Kind, counts, keys};
 use crate::TableError;
 use crate::aggregates::Accumulator;
 use crate::block::ROWS_MAX;
@@ -19,21 +19,18 @@ const STATE_BYTES: u64 = 64;
 pub(super) struct Combiner {
     grouping: Arc<Grouping>,
     memory: Reservation,
-    groups: Groups,
-    /// Of how many rows each group is.
-    rows: Vec<u64>,
+    groups: Counted,
     accumulators: Vec<Box<dyn Accumulator>>,
-    /// Of the arguments whose values are counted, the values of all groups.
-    values: Vec<Values>,
-    /// Of the rows of a batch.
-    numbers: Vec<u32>,
+    /// Of the arguments whose values are counted, the values of all groups: each has the key of its group before its own.
+    values: Vec<Counted>,
 }
 
-/// The values of a column, each with its group, and how often it is there.
+/// Keys, and how many rows have each of them.
 #[derive(Default)]
-pub(super) struct Values {
+pub(super) struct Counted {
     pub(super) groups: Groups,
     pub(super) counts: Vec<u64>,
+    /// Of the rows of a batch.
     numbers: Vec<u32>,
 }
 
@@ -43,35 +40,33 @@ impl Combiner {
     pub(super) fn new(grouping: &Arc<Grouping>, budget: &Arc<dyn MemoryBudget>) -> Result<Self, TableError> {
         Ok(Self {
             memory: Reservation::none(budget),
-            groups: Groups::default(),
-            rows: Vec::new(),
+            groups: Counted::default(),
             accumulators: grouping.accumulators()?,
-            values: grouping.values.iter().map(|_| Values::default()).collect(),
-            numbers: Vec::new(),
+            values: grouping.values.iter().map(|_| Counted::default()).collect(),
             grouping: grouping.clone(),
         })
     }
 
     pub(super) fn groups(&self) -> &Groups {
-        &self.groups
+        &self.groups.groups
     }
 
     /// Of how many rows each group is.
     pub(super) fn rows(&self) -> &[u64] {
-        &self.rows
+        &self.groups.counts
     }
 
     pub(super) fn accumulators(&self) -> &[Box<dyn Accumulator>] {
         &self.accumulators
     }
 
-    pub(super) fn values(&self) -> &[Values] {
+    pub(super) fn values(&self) -> &[Counted] {
         &self.values
     }
 
     /// How many groups and values of groups there are.
     pub(super) fn entries(&self) -> usize {
-        self.groups.len() + self.values.iter().map(|values| values.groups.len()).sum::<usize>()
+        self.groups().len() + self.values.iter().map(|values| values.groups.len()).sum::<usize>()
     }
 
     /// Adds the rows of a message; how many rows of the table they are, none where the message has values.
@@ -79,8 +74,6 @@ impl Combiner {
     /// # Errors
     /// More memory is needed than there is; too many groups; what accumulators say.
     pub(super) fn add(&mut self, kind: Kind, message: &RecordBatch) -> Result<u64, Unordered> {
-        let rows = message.num_rows();
-        self.make_room(rows, keys(message).value_data().len())?;
         let grouping = self.grouping.clone();
         let added = match kind {
             Kind::Rows => {
@@ -88,25 +81,26 @@ impl Combiner {
                 let places = grouping.places(message);
                 for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
                     let argument = aggregate.argument.map(|argument| grouping.argument(message, argument));
-                    accumulator.update(&self.numbers, argument, places)?;
+                    accumulator.update(&self.groups.numbers, argument, places)?;
                 }
-                for (values, of) in self.values.iter_mut().zip(&grouping.values) {
-                    values.add_rows(&grouping, of, message, &mut self.memory)?;
+                for (number, of) in grouping.values.iter().enumerate() {
+                    let keys = grouping.value_keys(of, message)?;
+                    self.add_values(number, &keys, |_| 1)?;
                 }
-                rows as u64
+                message.num_rows() as u64
             }
             Kind::States => {
                 let counts = counts(message);
                 self.add_keys(keys(message), |row| counts[row])?;
                 for ((_, columns), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
                     let states: Vec<ArrayRef> = columns.map(|column| message.column(column).clone()).collect();
-                    accumulator.merge(&self.numbers, &states)?;
+                    accumulator.merge(&self.groups.numbers, &states)?;
                 }
                 counts.iter().sum()
             }
-            Kind::Values(column) => {
+            Kind::Values(number) => {
                 let counts = counts(message);
-                self.values[column].add(keys(message), |row| counts[row])?;
+                self.add_values(number, keys(message), |row| counts[row])?;
                 0
             }
         };
@@ -116,19 +110,29 @@ impl Combiner {
 
     /// Which of the keys are those of groups that are there.
     pub(super) fn find(&mut self, keys: &BinaryArray) -> &[u32] {
-        self.groups.find(keys, &mut self.numbers);
-        &self.numbers
+        let Counted { groups, numbers, .. } = &mut self.groups;
+        groups.find(keys, numbers);
+        numbers
     }
 
-    fn add_keys(&mut self, keys: &BinaryArray, rows: impl Fn(usize) -> u64) -> Result<(), TableError> {
-        self.groups.intern(keys, &mut self.numbers)?;
-        let groups = self.groups.len();
-        self.rows.resize(groups, 0);
-        for (row, group) in self.numbers.iter().enumerate() {
-            self.rows[*group as usize] += rows(row);
-        }
+    /// Adds rows of groups. Accumulators have room for all of them then.
+    fn add_keys(&mut self, keys: &BinaryArray, rows: impl Fn(usize) -> u64) -> Result<(), Unordered> {
+        let states: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
+        let grows = self.groups.counts.len() + keys.len() > self.groups.counts.capacity();
+        // What grows is there twice for a moment.
+        let grown = if grows { 2 * states } else { 0 };
+        let accumulators = grown + STATE_BYTES * (keys.len() * self.accumulators.len()) as u64;
+        self.memory.at_least(self.bytes() + self.groups.more_bytes(keys) + accumulators)?;
+        self.groups.add(keys, rows)?;
+        let groups = self.groups().len();
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.resize(groups));
         Ok(())
+    }
+
+    /// Adds values of groups.
+    fn add_values(&mut self, number: usize, keys: &BinaryArray, rows: impl Fn(usize) -> u64) -> Result<(), Unordered> {
+        self.memory.at_least(self.bytes() + self.values[number].more_bytes(keys))?;
+        Ok(self.values[number].add(keys, rows)?)
     }
 
     /// Groups as messages of states, and values as messages of these; nothing is forgotten.
@@ -137,10 +141,10 @@ impl Combiner {
     /// What accumulators say; Arrow's.
     pub(super) fn messages(&self) -> Result<Vec<(Kind, RecordBatch)>, TableError> {
         let (mut messages, layouts) = (Vec::new(), &self.grouping.layouts);
-        let all: Vec<u32> = (0..self.groups.len() as u32).collect();
+        let all: Vec<u32> = (0..self.groups().len() as u32).collect();
         for some in all.chunks(ROWS_MAX) {
-            let rows = UInt64Array::from_iter_values(some.iter().map(|group| self.rows[*group as usize]));
-            let mut columns: Vec<ArrayRef> = vec![Arc::new(self.groups.keys_of(some)), Arc::new(rows)];
+            let rows = UInt64Array::from_iter_values(some.iter().map(|group| self.rows()[*group as usize]));
+            let mut columns: Vec<ArrayRef> = vec![Arc::new(self.groups().keys_of(some)), Arc::new(rows)];
             for accumulator in &self.accumulators {
                 columns.extend(accumulator.states(some)?);
             }
@@ -162,52 +166,21 @@ impl Combiner {
     /// # Errors
     /// More memory is needed than there is.
     pub(super) fn clear(&mut self, but: &[u32]) -> Result<(), Unordered> {
-        let kept = self.groups.keys_of(but);
+        let kept = self.groups().keys_of(but);
         self.groups.clear();
-        self.rows.clear();
+        self.values.iter_mut().for_each(Counted::clear);
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.clear());
-        for values in &mut self.values {
-            values.groups.clear();
-            values.counts.clear();
-        }
-        self.make_room(but.len(), kept.value_data().len())?;
-        Ok(self.add_keys(&kept, |_| 0)?)
+        self.add_keys(&kept, |_| 0)
     }
 
     /// What is taken now.
     fn bytes(&self) -> u64 {
-        let rows = (8 * self.rows.capacity() + 4 * self.numbers.capacity()) as u64;
         let accumulators: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
-        self.groups.bytes() + rows + accumulators + self.values.iter().map(Values::bytes).sum::<u64>()
-    }
-
-    /// Asks for what so many more groups take, whose keys have so many bytes: what grows is there twice for a moment.
-    fn make_room(&mut self, groups: usize, key_bytes: usize) -> Result<(), Unordered> {
-        let (more, rows) = (groups as u64, self.rows.len() + groups);
-        let of_rows = if rows <= self.rows.capacity() { 8 * self.rows.capacity() } else { 24 * rows };
-        let states: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
-        let grown = if rows <= self.rows.capacity() { states } else { 3 * states };
-        let accumulators = grown + STATE_BYTES * more * self.accumulators.len() as u64;
-        let values: u64 = self.values.iter().map(Values::bytes).sum();
-        let bytes = self.groups.bytes_with(groups, key_bytes) + of_rows as u64 + 4 * more + accumulators + values;
-        Ok(self.memory.at_least(bytes)?)
+        self.groups.bytes() + accumulators + self.values.iter().map(Counted::bytes).sum::<u64>()
     }
 }
 
-impl Values {
-    fn add_rows(
-        &mut self,
-        grouping: &Grouping,
-        of: &CountedValues,
-        rows: &RecordBatch,
-        memory: &mut Reservation,
-    ) -> Result<(), Unordered> {
-        let keys = grouping.value_keys(of, rows)?;
-        let more = self.groups.bytes_with(keys.len(), keys.value_data().len()) - self.groups.bytes();
-        memory.resize(memory.bytes() + more + 24 * (self.counts.len() + keys.len()) as u64)?;
-        Ok(self.add(&keys, |_| 1)?)
-    }
-
+impl Counted {
     fn add(&mut self, keys: &BinaryArray, rows: impl Fn(usize) -> u64) -> Result<(), TableError> {
         self.groups.intern(keys, &mut self.numbers)?;
         self.counts.resize(self.groups.len(), 0);
@@ -217,7 +190,99 @@ impl Values {
         Ok(())
     }
 
+    fn clear(&mut self) {
+        self.groups.clear();
+        self.counts.clear();
+    }
+
+    /// What is taken now.
     fn bytes(&self) -> u64 {
         self.groups.bytes() + (8 * self.counts.capacity() + 4 * self.numbers.capacity()) as u64
+    }
+
+    /// What is taken beside that, at most, while so many keys are added, all of them new: what grows is there twice for a moment.
+    fn more_bytes(&self, keys: &BinaryArray) -> u64 {
+        let all = self.counts.len() + keys.len();
+        let counts = if all <= self.counts.capacity() { 0 } else { 8 * all.max(2 * self.counts.capacity()) };
+        let groups = self.groups.bytes_with(keys.len(), keys.value_data().len()) - self.groups.bytes();
+        groups + (counts + 4 * keys.len()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, StringArray};
+    use arrow_schema::Schema;
+
+    use super::*;
+    use crate::aggregates::parse_list;
+    use crate::jobs::group::GroupQuery;
+    use crate::sources::{FixedBudget, MemoryDenied};
+
+    /// Counts what was asked for at most.
+    #[derive(Debug, Default)]
+    struct Asked(std::sync::Mutex<(u64, u64)>);
+
+    impl MemoryBudget for Asked {
+        fn take(&self, bytes: u64) -> Result<(), MemoryDenied> {
+            let (taken, most) = &mut *self.0.lock().unwrap();
+            *taken += bytes;
+            *most = (*most).max(*taken);
+            Ok(())
+        }
+
+        fn give_back(&self, bytes: u64) {
+            self.0.lock().unwrap().0 -= bytes;
+        }
+    }
+
+    fn batch(from: i64, rows: i64) -> RecordBatch {
+        let names = StringArray::from_iter_values((from..from + rows).map(|row| format!("group {}", row % 7)));
+        let numbers = Int64Array::from_iter_values((from..from + rows).map(|row| row * 31));
+        let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("number", Arc::new(numbers))];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn grouping(schema: &Schema) -> Arc<Grouping> {
+        let aggregates = parse_list("count_distinct(number), sum(number)").unwrap();
+        let query = GroupQuery { by: vec!["name".to_owned()], aggregates, having: None, top: None };
+        Arc::new(Grouping::new(&query, schema).unwrap())
+    }
+
+    #[test]
+    fn what_is_asked_for_before_values_of_few_groups_are_put_together_is_what_they_take() {
+        let schema = batch(0, 1).schema();
+        let grouping = grouping(&schema);
+        let asked = Arc::new(Asked::default());
+        let budget: Arc<dyn MemoryBudget> = asked.clone();
+        let mut messages = Vec::new();
+        let mut of_rows = Combiner::new(&grouping, &budget).unwrap();
+        for from in 0..50 {
+            let rows = grouping.rows(&batch(from * 1000, 1000), 0).unwrap();
+            assert_eq!(of_rows.add(Kind::Rows, &rows).unwrap(), 1000);
+            assert!(of_rows.bytes() <= asked.0.lock().unwrap().1);
+        }
+        messages.extend(of_rows.messages().unwrap());
+        assert_eq!((of_rows.groups().len(), of_rows.entries()), (7, 50_007));
+        drop(of_rows);
+
+        let asked = Arc::new(Asked::default());
+        let budget: Arc<dyn MemoryBudget> = asked.clone();
+        let mut merged = Combiner::new(&grouping, &budget).unwrap();
+        for (kind, message) in &messages {
+            let before = merged.bytes();
+            merged.add(*kind, message).unwrap();
+            assert!(merged.bytes() > before || *kind == Kind::States);
+        }
+        let (taken, most) = *asked.0.lock().unwrap();
+        assert_eq!(taken, merged.bytes());
+        assert!((taken..4 * taken).contains(&most), "{most} bytes were asked for {taken}");
+
+        // Values that have no room are denied before they are put together.
+        let little: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(256 << 10));
+        let mut denied = Combiner::new(&grouping, &little).unwrap();
+        let added = messages.iter().try_for_each(|(kind, message)| denied.add(*kind, message).map(drop));
+        assert!(matches!(added, Err(Unordered::Memory(_))));
+        assert!(denied.bytes() <= 256 << 10, "{} bytes are taken", denied.bytes());
     }
 }

@@ -4,24 +4,23 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::Output;
 use exobus_shuffle::cuts::Cuts;
+use exobus_shuffle::jobs::pieces;
 use exobus_shuffle::jobs::values::write_value;
-use exobus_shuffle::jobs::{pieces, reads};
 use exobus_store::{Block, ObjectWriter};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::collector::{Collector, Parts};
 use super::query::{Asked, Grouping, Kind};
-use crate::TableError;
-use crate::block::{Limits, Messages, write_messages};
+use crate::block::{Limits, Messages};
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
+use crate::jobs::parts::{account, arguments, write_sources};
 use crate::jobs::pieces::{PieceReader, value_of};
 use crate::jobs::rewrite::MESSAGE_BYTES;
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::{Piece, Table};
 use crate::reading::{Reading, Wanted};
 use crate::semantics::conformed;
-use crate::sources::Reservation;
 
 /// What `map` is told. Its arguments are the layout, the cuts and the pieces that it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,18 +74,9 @@ fn write_part(
     scratch: &mut [u8],
     budget: &Arc<TaskBudget>,
 ) -> Result<(), TaskError> {
-    let (mut larger, mut denied) = (Reservation::none(&budget.shared()), None);
-    let more = |bytes: u64| match larger.resize(bytes) {
-        Ok(()) => Some(vec![0; bytes as usize]),
-        Err(error) => {
-            denied = Some(error);
-            None
-        }
-    };
-    let written = write_messages(writer, &parts.of(partition), limits, scratch, more);
-    written.map(drop).map_err(|error| match (denied, error) {
-        (Some(denied), TableError::RowTooLarge { .. }) => budget.of_groups(denied.into()),
-        (_, error) => of_table(error),
+    write_sources(writer, &parts.of(partition), limits, scratch, budget, |error, denied| match denied {
+        Some(denied) => budget.of_groups(denied.into()),
+        None => of_table(error),
     })
 }
 
@@ -125,19 +115,6 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
     }
     account(context, 1, &args, read);
     Ok(())
-}
-
-/// What is merged or reduced, by argument, from this one on.
-pub(super) fn arguments(context: &TaskContext<'_>, first: usize) -> Vec<Vec<Block>> {
-    (first..context.args()).map(|arg| context.blocks(arg)).collect()
-}
-
-/// Says what was read of the arguments from this one on.
-pub(super) fn account(context: &mut TaskContext<'_>, first: usize, args: &[Vec<Block>], read: Output) {
-    let sealed: Vec<Vec<Output>> = args.iter().map(|blocks| reads::sealed(blocks)).collect();
-    // Parts begin at multiples of 64 bytes: what is between them was sealed, too.
-    let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
-    reads::account(context, first, &sealed, Output { bytes, ..read });
 }
 
 /// Calls `each` with the messages of a part; what was read.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
 
-use super::combiner::{Combiner, Values};
+use super::combiner::{Combiner, Counted};
 use super::order::{ORDER_BYTES, in_order};
 use super::query::{CountedValues, Grouping, MadeFrom};
 use crate::TableError;
@@ -73,7 +73,7 @@ impl<'a> Finish<'a> {
 /// Values in the order of their groups, and in their own within these.
 struct OrderedValues<'a> {
     of: &'a CountedValues,
-    values: &'a Values,
+    values: &'a Counted,
     ordered: Vec<u32>,
     /// How many are of groups that were given.
     given: usize,

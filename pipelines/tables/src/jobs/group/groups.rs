@@ -13,7 +13,7 @@ use foldhash::quality::FixedState;
 use crate::TableError;
 
 /// The number of no group.
-pub(super) const NONE: u32 = u32::MAX;
+pub(in crate::jobs) const NONE: u32 = u32::MAX;
 /// Rows between asking for a slot and looking at it.
 const AHEAD: usize = 16;
 /// Slots of a table at least.
@@ -21,7 +21,7 @@ const SLOTS_MIN: usize = 1024;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(in crate::jobs) struct Groups {
     hasher: FixedState,
     /// The hash above, one more than the number of the group below; 0: there is none. A power of two, twice as many as groups at least.
     slots: Vec<u64>,
@@ -34,18 +34,18 @@ pub(super) struct Groups {
 
 impl Groups {
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::jobs) fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// The key of a group.
-    pub(super) fn key(&self, group: u32) -> &[u8] {
+    pub(in crate::jobs) fn key(&self, group: u32) -> &[u8] {
         let from = if group == 0 { 0 } else { self.ends[group as usize - 1] };
         &self.keys[from as usize..self.ends[group as usize] as usize]
     }
 
     /// Keys of some groups.
-    pub(super) fn keys_of(&self, groups: &[u32]) -> BinaryArray {
+    pub(in crate::jobs) fn keys_of(&self, groups: &[u32]) -> BinaryArray {
         let lengths = groups.iter().map(|group| self.key(*group).len());
         let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
         let mut bytes = Vec::with_capacity(offsets.last().map_or(0, |end| *end as usize));
@@ -54,14 +54,14 @@ impl Groups {
     }
 
     /// Bytes of memory that it takes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::jobs) fn bytes(&self) -> u64 {
         let bytes =
             8 * self.slots.capacity() + self.keys.capacity() + 4 * (self.ends.capacity() + self.hashes.capacity());
         bytes as u64
     }
 
     /// Bytes of memory that it takes at most while so many more groups are added, whose keys have so many bytes: what grows is there twice for a moment.
-    pub(super) fn bytes_with(&self, groups: usize, key_bytes: usize) -> u64 {
+    pub(in crate::jobs) fn bytes_with(&self, groups: usize, key_bytes: usize) -> u64 {
         let grown = |len: usize, more: usize, capacity: usize, width: usize| match len + more {
             needed if needed <= capacity => width * capacity,
             needed => width * (capacity + needed.max(2 * capacity)),
@@ -77,7 +77,7 @@ impl Groups {
     ///
     /// # Errors
     /// [`TableError::KeysTooLarge`]: all keys together take 4 GiB.
-    pub(super) fn intern(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) -> Result<(), TableError> {
+    pub(in crate::jobs) fn intern(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) -> Result<(), TableError> {
         if self.keys.len() + keys.value_data().len() > u32::MAX as usize || self.len() + keys.len() >= NONE as usize {
             return Err(TableError::KeysTooLarge { rows: self.len() + keys.len() });
         }
@@ -105,7 +105,7 @@ impl Groups {
     }
 
     /// The number of the group of each key; [`NONE`] where there is none.
-    pub(super) fn find(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) {
+    pub(in crate::jobs) fn find(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) {
         self.make_room(0);
         self.hash(keys);
         groups.clear();
@@ -117,7 +117,7 @@ impl Groups {
     }
 
     /// Forgets all groups, and keeps the memory for others.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::jobs) fn clear(&mut self) {
         self.slots.fill(0);
         self.keys.clear();
         self.ends.clear();

@@ -31,6 +31,7 @@ use exobus_actors::task::JobError;
 use exobus_shuffle::strategies::auto::Explained;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::groups::{Groups, NONE};
 pub use self::query::{GroupQuery, Top};
 use super::TableJob;
 use super::rewrite::{Rewrite, Rewritten};

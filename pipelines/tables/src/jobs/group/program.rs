@@ -24,7 +24,7 @@ use crate::jobs::dedupe::Keep;
 use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::rewrite::{
-    Arrangement, MESSAGE_BYTES, Rewrite, Rewritten, cuts, map_outside_bytes, maps, refuse_beyond,
+    Arrangement, MESSAGE_BYTES, Rewrite, Rewritten, check_splits, cuts, map_outside_bytes, maps,
 };
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
@@ -139,12 +139,7 @@ impl Planned {
         let value_bytes = described.value_bytes();
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
         let sizes = Sizes::of(&futures.nodes(), value_bytes + rows * KEY_BYTES);
-        for file in &described.files {
-            for (number, split) in file.splits.iter().enumerate() {
-                let what = || format!("{}, row group or piece {number},", file.path.display());
-                refuse_beyond(sizes, (LOOK_BYTES + split.outside_bytes(), split.part_bytes()), what)?;
-            }
-        }
+        check_splits(&described, sizes)?;
         let maps = maps(&described, sizes);
         let chunk_bytes = sizes.input_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let all_groups = sizes.input_bytes + rows * (GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);

@@ -15,15 +15,16 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::combiner::Combiner;
-use super::exchange::{account, arguments, each_message};
+use super::exchange::each_message;
 use super::finish::Finish;
 use super::query::{Asked, GroupQuery};
 use super::top::{Picked, TopRows};
 use crate::block::{Gather, Layout, Limits, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
+use crate::jobs::parts::{account, arguments, write_rows};
 use crate::jobs::rewrite::MESSAGE_BYTES;
-use crate::jobs::table::{Table, write_rows};
+use crate::jobs::table::Table;
 use crate::semantics::{conformed, stored_schema};
 use crate::sinks::FileForm;
 use crate::sources::{Reservation, value_bytes};

@@ -77,7 +77,7 @@ impl Arrangement {
     }
 
     /// The columns by whose values rows are put in order, all together.
-    pub(super) fn key(&self) -> Option<&[KeyColumn]> {
+    pub(in crate::jobs) fn key(&self) -> Option<&[KeyColumn]> {
         match &self.order {
             RowOrder::Key(key) => Some(key),
             RowOrder::Random(_) => None,
@@ -91,7 +91,7 @@ impl Arrangement {
     }
 
     /// Bytes that the key of a row takes beside its values, about: a number says where it ends, and each value has bytes in front of it and behind it. A random order has a hash instead.
-    pub(super) fn key_bytes(&self) -> u64 {
+    pub(in crate::jobs) fn key_bytes(&self) -> u64 {
         match self.seed() {
             Some(_) => (HASH_BYTES + size_of::<u32>()) as u64,
             None => 8 + 8 * self.columns().len() as u64,
@@ -123,7 +123,7 @@ impl Arrangement {
     }
 
     /// What puts rows of this schema in order.
-    pub(super) fn arranger(&self, schema: &Schema) -> Result<Arranger, TaskError> {
+    pub(in crate::jobs) fn arranger(&self, schema: &Schema) -> Result<Arranger, TaskError> {
         if self.version != KEY_VERSION {
             let version = self.version;
             return Err(TaskError::fatal(format!(
@@ -142,12 +142,12 @@ impl Arrangement {
 
 /// Makes bytes of rows that compare as the rows do. Batches have the places of their rows as their last column.
 #[derive(Clone, Debug)]
-pub(super) struct Arranger {
+pub(in crate::jobs) struct Arranger {
     keys: Keys,
     /// What decides between rows of one key.
     ties: Option<KeyEncoder>,
     /// Which row of a key stays.
-    pub(super) keep: Option<Keep>,
+    pub(in crate::jobs) keep: Option<Keep>,
 }
 
 #[derive(Clone, Debug)]
@@ -219,7 +219,7 @@ impl Measured<'_> {
 }
 
 /// The places of the rows of a batch.
-pub(super) fn places(batch: &RecordBatch) -> &[u64] {
+pub(in crate::jobs) fn places(batch: &RecordBatch) -> &[u64] {
     batch.columns().last().expect("a column of places").as_primitive::<UInt64Type>().values()
 }
 

@@ -31,9 +31,9 @@ pub(super) fn small_bytes(splits: u64, columns: u64) -> u64 {
 }
 
 /// Some rows, whose last column says where in the input each is.
-pub(super) struct Batch<'a> {
-    pub(super) rows: RecordBatch,
-    /// Of the rows without their places.
+pub(in crate::jobs) struct Batch<'a> {
+    pub(in crate::jobs) rows: RecordBatch,
+    /// Of the rows without their places, where anybody asks for them.
     pub(super) hashes: Vec<RowHash>,
     /// What was read that they point to, and in which piece; of rows that were put together nothing.
     pub(super) read: Option<(&'a Piece, ReadRows)>,
@@ -42,13 +42,19 @@ pub(super) struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Rows that were read.
-    pub(super) fn read(
+    pub(in crate::jobs) fn read(
         (rows, hashes): (RecordBatch, Vec<RowHash>),
         read: (&'a Piece, ReadRows),
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, MemoryDenied> {
         let memory = Reservation::of(budget, READ_COLUMN_BYTES * rows.num_columns() as u64)?;
         Ok(Self { rows, hashes, read: Some(read), memory })
+    }
+
+    /// Rows that do not point to what was read.
+    pub(in crate::jobs) fn copied(rows: RecordBatch, budget: &Arc<dyn MemoryBudget>) -> Result<Self, MemoryDenied> {
+        let bytes = value_bytes(&rows, 0..rows.num_rows()) + COLUMN_BYTES * rows.num_columns() as u64;
+        Ok(Self { rows, hashes: Vec::new(), read: None, memory: Reservation::of(budget, bytes)? })
     }
 
     /// The place of one of its rows.
@@ -73,10 +79,10 @@ impl<'a> Batch<'a> {
 
 /// Why rows are not put together.
 #[derive(Debug)]
-pub(super) struct NotPacked {
-    pub(super) error: Unordered,
+pub(in crate::jobs) struct NotPacked {
+    pub(in crate::jobs) error: Unordered,
     /// The place of the row that the error is about.
-    pub(super) place: Option<u64>,
+    pub(in crate::jobs) place: Option<u64>,
 }
 
 impl From<MemoryDenied> for NotPacked {
@@ -86,7 +92,7 @@ impl From<MemoryDenied> for NotPacked {
 }
 
 /// Puts small batches together, and those that are small then once more, until they are not: what they were read from is no longer held then.
-pub(super) struct Packer<'a> {
+pub(in crate::jobs) struct Packer<'a> {
     layout: Arc<Layout>,
     budget: Arc<dyn MemoryBudget>,
     /// Small batches by how often their rows were put together.
@@ -94,12 +100,12 @@ pub(super) struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    pub(super) fn new(layout: &Arc<Layout>, budget: &Arc<dyn MemoryBudget>) -> Self {
+    pub(in crate::jobs) fn new(layout: &Arc<Layout>, budget: &Arc<dyn MemoryBudget>) -> Self {
         Self { layout: layout.clone(), budget: budget.clone(), levels: Vec::new() }
     }
 
     /// Takes a batch; those that are not small are put behind `packed`.
-    pub(super) fn add(&mut self, batch: Batch<'a>, packed: &mut Vec<Batch<'a>>) -> Result<(), NotPacked> {
+    pub(in crate::jobs) fn add(&mut self, batch: Batch<'a>, packed: &mut Vec<Batch<'a>>) -> Result<(), NotPacked> {
         self.add_to(0, batch, packed)
     }
 
@@ -125,7 +131,7 @@ impl<'a> Packer<'a> {
     }
 
     /// Puts those behind `packed` that are left, whatever they have.
-    pub(super) fn finish(self, packed: &mut Vec<Batch<'a>>) -> Result<(), NotPacked> {
+    pub(in crate::jobs) fn finish(self, packed: &mut Vec<Batch<'a>>) -> Result<(), NotPacked> {
         let left: Vec<_> = self.levels.into_iter().flatten().collect();
         packed.extend(match left.len() {
             0 | 1 => left,

@@ -39,7 +39,7 @@ pub(super) fn cut(key: &[u8], place: Option<u64>) -> Vec<u8> {
 }
 
 /// Whether a row of this key and place is before a cut. No key is the beginning of another one.
-pub(super) fn is_before(cut: &[u8], key: &[u8], place: u64) -> bool {
+pub(in crate::jobs) fn is_before(cut: &[u8], key: &[u8], place: u64) -> bool {
     match cut.strip_prefix(key) {
         Some(of_place) => place.to_be_bytes().as_slice() < of_place,
         None => key < cut,
@@ -59,18 +59,25 @@ pub(in crate::jobs) async fn cuts(
     }
     match arrangement.seed() {
         Some(seed) => even_cuts(futures, &Counted::of(described)?, seed, partitions).await,
-        None => sampled(futures, described, arrangement, layout, partitions).await,
+        None => {
+            let keys = sampled(futures, described, arrangement, layout, partitions).await?;
+            if keys.is_empty() {
+                // Nobody knows a key: all rows, if there are any, are before every cut.
+                return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
+            }
+            Cuts::from_sample(keys, partitions as usize).map_err(JobError::program)
+        }
     }
 }
 
-/// Cuts from keys of some splits.
-async fn sampled(
+/// Cuts before rows of some splits that stand for all.
+pub(in crate::jobs) async fn sampled(
     futures: &Futures,
     described: &Described,
     arrangement: &Arrangement,
     layout: &ObjectRef,
     partitions: u32,
-) -> Result<Cuts, JobError> {
+) -> Result<Vec<Vec<u8>>, JobError> {
     let read = (0..).zip(described.numbered_splits()).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
     let splits: Vec<Piece> = read.map(|(before, (file, split))| Piece::new(file, split, before)).collect();
     let count = splits.len().min(SPLITS_MIN.max(SPLITS_PER_FILE * partitions as usize));
@@ -98,11 +105,7 @@ async fn sampled(
         let sampled: Vec<ByteBuf> = futures.get_value(task).await?;
         keys.extend(sampled.into_iter().map(ByteBuf::into_vec));
     }
-    if keys.is_empty() {
-        // Nobody knows a key: all rows, if there are any, are before every cut.
-        return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
-    }
-    Cuts::from_sample(keys, partitions as usize).map_err(JobError::program)
+    Ok(keys)
 }
 
 #[cfg(test)]

@@ -16,13 +16,14 @@ use exobus_files::{IoBuffer, Token, is_hidden};
 use exobus_shuffle::jobs::outputs;
 use serde::{Deserialize, Serialize};
 
-use super::merge::{MergedRows, ReduceParams, Reduced, account, arguments, merged_rows, refused, runs_of};
+use super::merge::{MergedRows, ReduceParams, Reduced, merged_rows, refused, runs_of};
 use super::merging::Merging;
 use crate::block::{Gather, Layout, Limits, Pick};
 use crate::hint::no_column;
 use crate::hive::{NAME_BYTES_MAX, folder_name};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter};
+use crate::jobs::parts::{account, arguments};
 use crate::jobs::table::Table;
 use crate::semantics::{KeyColumn, KeyEncoder};
 use crate::sinks::{OutputFormat, field_text};
@@ -169,7 +170,7 @@ pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams
     let folders = params.arrangement.folders().ok_or_else(|| TaskError::fatal("no column is said to be folders"))?;
     let columns = SplitColumns::of(&table.schema, folders, params.file.form.format())?;
     let arranger = params.arrangement.arranger(table.layout.schema())?;
-    let args = arguments(context);
+    let args = arguments(context, 1);
     let parts = args.iter().flatten().filter(|part| !part.is_empty()).cloned();
     let mut merging = Merging::new(&arranger, None, &budget.shared(), runs_of(&table, parts))
         .map_err(|error| budget.of_order(error))?;
@@ -185,7 +186,7 @@ pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams
     })?;
     let Made { tokens, row_hash } = files.finish(context)?;
     let rows = tokens.iter().map(|token| token.rows).sum();
-    account(context, &args, Output { bytes: 0, rows, row_hash });
+    account(context, 1, &args, Output { bytes: 0, rows, row_hash });
     Ok(Reduced { tokens, row_hash, dropped: Output::default() })
 }
 

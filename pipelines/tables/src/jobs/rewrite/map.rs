@@ -17,9 +17,10 @@ use super::ordered::Ordered;
 use crate::TableError;
 use crate::block::{Gather, Pick};
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
+use crate::jobs::parts::write_rows;
 use crate::jobs::pieces::{PieceReader, value_of};
 use crate::jobs::row_limit::RowLimit;
-use crate::jobs::table::{Piece, Table, write_rows};
+use crate::jobs::table::{Piece, Table};
 use crate::reading::{Reading, Wanted};
 use crate::sources::Reservation;
 

@@ -5,7 +5,7 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::Output;
 use exobus_files::Token;
-use exobus_shuffle::jobs::{outputs, pieces, reads};
+use exobus_shuffle::jobs::{outputs, pieces};
 use exobus_store::{Block, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,8 @@ use crate::TableError;
 use crate::block::{Gather, Limits, Part, Pick};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
-use crate::jobs::table::{Table, write_rows};
+use crate::jobs::parts::{account, arguments, write_rows};
+use crate::jobs::table::Table;
 use crate::sources::Reservation;
 
 /// Rows that are gathered for the file at a time. Pages of it end where they do.
@@ -39,7 +40,7 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
     let arranger = params.arrangement.arranger(table.layout.schema())?;
-    let args = arguments(context);
+    let args = arguments(context, 1);
     let mut read = Output::default();
     let mut scratch = context.scratch(MESSAGE_BYTES)?;
     for (piece, parts) in pieces::ranges(&params.pieces) {
@@ -82,7 +83,7 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
         }
         context.seal_output(piece)?;
     }
-    reads::account(context, 1, &sealed(&args), read);
+    account(context, 1, &args, read);
     Ok(())
 }
 
@@ -92,16 +93,6 @@ pub(super) fn refused(error: TableError, file: impl std::fmt::Display) -> TaskEr
         Some((.., what)) => TaskError::data(format!("a row of output file {file}: {what}")),
         None => of_table(error),
     }
-}
-
-/// What is merged or reduced, by argument.
-pub(super) fn arguments(context: &TaskContext<'_>) -> Vec<Vec<Block>> {
-    (1..context.args()).map(|arg| context.blocks(arg)).collect()
-}
-
-/// What was sealed of each of these arguments.
-pub(super) fn sealed(args: &[Vec<Block>]) -> Vec<Vec<Output>> {
-    args.iter().map(|blocks| reads::sealed(blocks)).collect()
 }
 
 /// The rows of each of these parts.
@@ -141,7 +132,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
     let arranger = params.arrangement.arranger(table.layout.schema())?;
-    let args = arguments(context);
+    let args = arguments(context, 1);
     let parts = args.iter().flatten().filter(|part| !part.is_empty()).cloned();
     let mut merging = Merging::new(&arranger, arranger.keep, &budget.shared(), runs_of(&table, parts))
         .map_err(|error| budget.of_order(error))?;
@@ -165,7 +156,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let Written { token, row_hash } = file.finish(context, &params.file)?;
     // What was read is what was written and what was left out, each by its own hash: the books of the arguments are compared with that.
     let read = Output { bytes: 0, rows: token.rows + dropped.rows, row_hash: row_hash + dropped.row_hash };
-    account(context, &args, read);
+    account(context, 1, &args, read);
     Ok(Reduced { tokens: vec![token], row_hash, dropped })
 }
 
@@ -191,10 +182,4 @@ pub(super) fn merged_rows(
         each(MergedRows::LeftOut(&merged.dropped))?;
     }
     if next.is_empty() { Ok(()) } else { each(MergedRows::Stay(&next)) }
-}
-
-/// Compares the books of what a reduce got with these rows, all that it has read.
-pub(super) fn account(context: &mut TaskContext<'_>, args: &[Vec<Block>], read: Output) {
-    let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
-    reads::account(context, 1, &sealed(args), Output { bytes, ..read });
 }

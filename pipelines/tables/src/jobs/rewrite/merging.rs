@@ -18,6 +18,7 @@ use crate::TableError;
 use crate::block::Pick;
 use crate::jobs::budget::Unordered;
 use crate::jobs::dedupe::Keep;
+use crate::semantics::KeyRows;
 use crate::sources::{MemoryBudget, Reservation};
 
 /// Rows of all windows together, where none holds the others up.
@@ -40,7 +41,7 @@ pub(super) fn merging_bytes(file: FileAbout, parts: u64) -> u64 {
 }
 
 /// See the module. The last column of batches says where in the input each row is, as of [`Ordered`](super::ordered::Ordered); what runs become is in the same order.
-pub(super) struct Merging<'a> {
+pub(in crate::jobs) struct Merging<'a> {
     arranger: &'a Arranger,
     budget: Arc<dyn MemoryBudget>,
     memory: Reservation,
@@ -49,6 +50,10 @@ pub(super) struct Merging<'a> {
     /// Rows of all windows, of each as many at least as there is always room for.
     rows: usize,
     kept: Option<Kept<Pick>>,
+    /// Whether keys are given out with rows.
+    with_keys: bool,
+    /// It takes one of so many parts of the memory of a merge: so many work side by side.
+    share: usize,
 }
 
 /// Consecutive batches.
@@ -69,17 +74,19 @@ struct Run {
 
 /// Rows that are next.
 #[derive(Debug)]
-pub(super) struct Merged {
-    pub(super) rows: Vec<Pick>,
+pub(in crate::jobs) struct Merged {
+    pub(in crate::jobs) rows: Vec<Pick>,
     /// Those that are left out.
     pub(super) dropped: Vec<Pick>,
-    /// What both take, and as much again for who puts them elsewhere.
+    /// The keys of `rows`, where they are wanted.
+    pub(in crate::jobs) keys: KeyRows,
+    /// What all of them take, and rows as much again for who puts them elsewhere.
     _memory: Reservation,
 }
 
 impl<'a> Merging<'a> {
     /// Of runs of batches. `keep`: which row of each key stays, where one stays alone.
-    pub(super) fn new(
+    pub(in crate::jobs) fn new(
         arranger: &'a Arranger,
         keep: Option<Keep>,
         budget: &Arc<dyn MemoryBudget>,
@@ -87,29 +94,53 @@ impl<'a> Merging<'a> {
     ) -> Result<Self, Unordered> {
         let memory = Reservation::none(budget);
         let kept = keep.map(Kept::new);
-        let mut merging =
-            Self { arranger, budget: budget.clone(), memory, batches: Vec::new(), runs: Vec::new(), rows: 0, kept };
+        let mut merging = Self {
+            arranger,
+            budget: budget.clone(),
+            memory,
+            batches: Vec::new(),
+            runs: Vec::new(),
+            rows: 0,
+            kept,
+            with_keys: false,
+            share: 1,
+        };
         for batches in runs {
             let begin = merging.batches.len() as u32;
             merging.batches.extend(batches?.into_iter().filter(|batch| batch.num_rows() > 0));
             merging.runs.push(Run::new(begin..merging.batches.len() as u32));
         }
         merging.runs.retain(|run| run.batch < run.end);
-        let ahead = merging.rows_of_each();
-        merging.runs.iter_mut().for_each(|run| run.ahead = ahead);
-        merging.rows = ahead * merging.runs.len();
+        merging.size_windows();
         let columns: u64 = merging.batches.iter().map(|batch| batch.num_columns() as u64).sum();
         merging.memory.resize(columns * COLUMN_BYTES)?;
         Ok(merging)
     }
 
+    /// The same, which gives out keys with all rows that stay, and is one of so many that work side by side.
+    ///
+    /// # Panics
+    /// One row of each key stays alone.
+    pub(in crate::jobs) fn with_keys(self, share: usize) -> Self {
+        assert!(self.kept.is_none(), "keys are given out with all rows, not with one of each key");
+        let mut merging = Self { with_keys: true, share, ..self };
+        merging.size_windows();
+        merging
+    }
+
+    fn size_windows(&mut self) {
+        let ahead = self.rows_of_each();
+        self.runs.iter_mut().for_each(|run| run.ahead = ahead);
+        self.rows = ahead * self.runs.len();
+    }
+
     /// All batches, by number.
-    pub(super) fn batches(&self) -> &[RecordBatch] {
+    pub(in crate::jobs) fn batches(&self) -> &[RecordBatch] {
         &self.batches
     }
 
     /// The next rows; `None`: there are no more.
-    pub(super) fn next(&mut self) -> Result<Option<Merged>, Unordered> {
+    pub(in crate::jobs) fn next(&mut self) -> Result<Option<Merged>, Unordered> {
         (0..self.runs.len()).try_for_each(|run| self.fill(run))?;
         let limit = self.limit();
         let taken: Vec<usize> = (0..self.runs.len()).map(|run| self.known(run, limit)).collect();
@@ -117,26 +148,41 @@ impl<'a> Merging<'a> {
         if rows == 0 {
             let last = self.kept.as_mut().and_then(Kept::end);
             let memory = Reservation::none(&self.budget);
-            return Ok(last.map(|last| Merged { rows: vec![last], dropped: Vec::new(), _memory: memory }));
+            let keys = KeyRows::default();
+            return Ok(last.map(|last| Merged { rows: vec![last], dropped: Vec::new(), keys, _memory: memory }));
         }
-        let mut memory = Reservation::of(&self.budget, rows as u64 * (ENTRY_BYTES + PICKED_BYTES))?;
-        let (given, dropped) = self.given(&taken, rows);
-        memory.resize(rows as u64 * PICKED_BYTES)?;
-        if let Some(limit) = limit.filter(|_| rows < ROWS_AHEAD / 8) {
+        let key_bytes = if self.with_keys { self.key_bytes(&taken) } else { 0 };
+        let of_keys = (key_bytes + 4 * if self.with_keys { rows } else { 0 }) as u64;
+        let mut memory = Reservation::of(&self.budget, rows as u64 * (ENTRY_BYTES + PICKED_BYTES) + of_keys)?;
+        let mut keys = KeyRows::default();
+        if self.with_keys {
+            keys.reserve(rows, key_bytes);
+        }
+        let (given, dropped) = self.given(&taken, rows, &mut keys);
+        memory.resize(rows as u64 * PICKED_BYTES + of_keys)?;
+        if let Some(limit) = limit.filter(|_| rows < ROWS_AHEAD / self.share / 8) {
             // Rows of this run are next to each other in the order.
             let run = &mut self.runs[limit.run];
-            run.ahead = (2 * run.ahead).min(ROWS_AHEAD);
+            run.ahead = (2 * run.ahead).min(ROWS_AHEAD / self.share);
         }
-        Ok(Some(Merged { rows: given, dropped, _memory: memory }))
+        Ok(Some(Merged { rows: given, dropped, keys, _memory: memory }))
     }
 
     /// How many rows of each run there is always room for.
     fn rows_of_each(&self) -> usize {
-        (ROWS_AHEAD / self.runs.len().max(1)).max(WINDOW_ROWS)
+        (ROWS_AHEAD / self.share / self.runs.len().max(1)).max(WINDOW_ROWS)
     }
 
-    /// Gives out so many rows of each run: those that stay, and those that are left out.
-    fn given(&mut self, taken: &[usize], rows: usize) -> (Vec<Pick>, Vec<Pick>) {
+    /// How many bytes the keys of so many next rows of each run have.
+    fn key_bytes(&self, taken: &[usize]) -> usize {
+        let of_run = |(run, taken): (&Run, &usize)| {
+            (run.given..run.given + taken).map(|row| run.window.keys.get(row).len()).sum::<usize>()
+        };
+        self.runs.iter().zip(taken).map(of_run).sum()
+    }
+
+    /// Gives out so many rows of each run: those that stay, with their keys where these are wanted, and those that are left out.
+    fn given(&mut self, taken: &[usize], rows: usize, keys: &mut KeyRows) -> (Vec<Pick>, Vec<Pick>) {
         let common = self.common_bytes(taken);
         let entries = || {
             (0..).zip(&self.runs).zip(taken).flat_map(|((number, run), taken)| {
@@ -153,6 +199,11 @@ impl<'a> Merging<'a> {
             None => {
                 let entries = in_order(self, rows, entries, |_| ());
                 given.extend(entries.iter().map(|entry| run_of(entry).pick(*entry)));
+                if self.with_keys {
+                    entries
+                        .iter()
+                        .for_each(|entry| keys.push(run_of(entry).window.keys.get(entry.pick().row as usize)));
+                }
             }
             Some(mut kept) => {
                 // Rows of the first key may have been given out before, and rows of the last one may be behind what is known.
@@ -197,8 +248,8 @@ impl<'a> Merging<'a> {
         self.rows -= run.window.keys.len().max(each);
         self.runs[number].window = Arranged::default();
         self.memory.resize(others)?;
-        let room = ROWS_MOST.saturating_sub(self.rows).max(each);
-        let most = KEYS_BYTES / self.runs.len() as u64;
+        let room = (ROWS_MOST / self.share).saturating_sub(self.rows).max(each);
+        let most = KEYS_BYTES / (self.share * self.runs.len()) as u64;
         let (run, of_batch) = (&mut self.runs[number], &self.batches[batch as usize]);
         let mut rows = run.ahead.min(room).min(of_batch.num_rows() - from);
         let window = loop {

@@ -32,14 +32,17 @@ use exobus_actors::ids::RowHash;
 use exobus_shuffle::Strategy;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::arrangement::{Arrangement, MixedSeed, place_hash};
-pub(super) use self::cuts::cuts;
+pub(super) use self::arrangement::{Arrangement, Arranger, MixedSeed, place_hash, places};
+pub(super) use self::batches::{Batch, NotPacked, Packer};
+pub(super) use self::cuts::{cuts, is_before, sampled};
 pub(super) use self::entries::{in_common, prefix};
 pub use self::folders::Folders;
 pub(super) use self::folders::SplitColumns;
 pub(super) use self::map::MESSAGE_BYTES;
-pub(super) use self::plan::{map_outside_bytes, maps, refuse_beyond};
-pub(super) use self::program::{explain, run};
+pub(super) use self::merging::{Merged, Merging};
+pub(super) use self::ordered::Ordered;
+pub(super) use self::plan::{FileAbout, check_file, check_splits, map_outside_bytes, maps, refuse_beyond};
+pub(super) use self::program::{estimates, explain, run};
 use super::WriteOptions;
 use crate::reading::ReadOptions;
 

@@ -19,7 +19,7 @@ pub(super) const COLUMN_BYTES: u64 = 256;
 
 /// Rows of batches whose last column says where in the input each row is. In order, they are in the order of the arrangement, rows that it does not tell apart as in the input: the same on
 /// any node, whatever rows came first.
-pub(super) struct Ordered<'a> {
+pub(in crate::jobs) struct Ordered<'a> {
     arranger: &'a Arranger,
     memory: Reservation,
     batches: Vec<RecordBatch>,
@@ -28,13 +28,13 @@ pub(super) struct Ordered<'a> {
 }
 
 impl<'a> Ordered<'a> {
-    pub(super) fn new(arranger: &'a Arranger, budget: &Arc<dyn MemoryBudget>) -> Self {
+    pub(in crate::jobs) fn new(arranger: &'a Arranger, budget: &Arc<dyn MemoryBudget>) -> Self {
         let memory = Reservation::none(budget);
         Self { arranger, memory, batches: Vec::new(), rows: Vec::new(), entries: Vec::new() }
     }
 
     /// Adds a batch.
-    pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), Unordered> {
+    pub(in crate::jobs) fn add(&mut self, batch: RecordBatch) -> Result<(), Unordered> {
         // Where one row of each key stays, those that do are put elsewhere.
         let of_row = ENTRY_BYTES + self.arranger.keep.map_or(0, |_| size_of::<Entry>() as u64);
         let (rows, columns) = (batch.num_rows() as u64 * of_row, batch.num_columns() as u64 * COLUMN_BYTES);
@@ -47,7 +47,7 @@ impl<'a> Ordered<'a> {
     }
 
     /// Puts them in order. Where one row of each key is to stay, the others are no longer there then.
-    pub(super) fn sort(&mut self, keep: Option<Keep>) {
+    pub(in crate::jobs) fn sort(&mut self, keep: Option<Keep>) {
         let common = self.common_bytes();
         let entries = || {
             (0..).zip(&self.rows).flat_map(|(batch, rows)| {
@@ -88,21 +88,27 @@ impl<'a> Ordered<'a> {
         places(&self.batches[pick.batch as usize])[pick.row as usize]
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::jobs) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn batches(&self) -> &[RecordBatch] {
+    pub(in crate::jobs) fn batches(&self) -> &[RecordBatch] {
         &self.batches
     }
 
+    /// A row of the order: its key, its batch, and its number in that.
+    pub(in crate::jobs) fn row(&self, at: usize) -> (&[u8], &RecordBatch, usize) {
+        let pick = self.entries[at].pick();
+        (self.key(pick), &self.batches[pick.batch as usize], pick.row as usize)
+    }
+
     /// Which rows stand at these places of the order.
-    pub(super) fn picks(&self, range: Range<usize>) -> impl Iterator<Item = Pick> {
+    pub(in crate::jobs) fn picks(&self, range: Range<usize>) -> impl Iterator<Item = Pick> {
         self.entries[range].iter().map(|entry| entry.pick())
     }
 
     /// Where in the order rows begin of which this is not true, given key and place; it is true of all before.
-    pub(super) fn end_of(&self, from: usize, is_before: impl Fn(&[u8], u64) -> bool) -> usize {
+    pub(in crate::jobs) fn end_of(&self, from: usize, is_before: impl Fn(&[u8], u64) -> bool) -> usize {
         let is_before = |entry: &Entry| is_before(self.key(entry.pick()), self.place(entry.pick()));
         from + self.entries[from..].partition_point(is_before)
     }

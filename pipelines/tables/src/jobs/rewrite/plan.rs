@@ -21,14 +21,14 @@ const MAP_SPLITS_MAX: usize = 4096;
 
 /// A file that is written, about: bytes of its values, and how many rows and columns it has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FileAbout {
-    pub(super) bytes: u64,
-    pub(super) rows: u64,
-    pub(super) columns: u64,
+pub(in crate::jobs) struct FileAbout {
+    pub(in crate::jobs) bytes: u64,
+    pub(in crate::jobs) rows: u64,
+    pub(in crate::jobs) columns: u64,
     /// What the key of a row takes beside values, as of [`Arrangement::key_bytes`](super::arrangement::Arrangement::key_bytes).
-    pub(super) key_bytes: u64,
+    pub(in crate::jobs) key_bytes: u64,
     /// Memory that its sink takes.
-    pub(super) sink_bytes: u64,
+    pub(in crate::jobs) sink_bytes: u64,
 }
 
 impl FileAbout {
@@ -44,12 +44,12 @@ impl FileAbout {
     }
 
     /// What a reduce of so many parts takes beside the store: what puts its rows in order, and what its sink has of a row group.
-    pub(super) fn reduce_bytes(self, parts: u64) -> u64 {
+    pub(in crate::jobs) fn reduce_bytes(self, parts: u64) -> u64 {
         LOOK_BYTES + merging_bytes(self, parts) + self.sink_bytes
     }
 
     /// What a merge takes beside the store: what puts rows in order, and which rows these are.
-    pub(super) fn merge_bytes(self, parts: PartsRead, maps: u64) -> u64 {
+    pub(in crate::jobs) fn merge_bytes(self, parts: PartsRead, maps: u64) -> u64 {
         let merged = self.merged(parts, maps);
         LOOK_BYTES + merging_bytes(merged, parts.by_merge) + merged.rows * PICK_BYTES
     }
@@ -62,18 +62,22 @@ impl FileAbout {
     }
 }
 
-/// Refuses a table for which a node has too little memory: for the largest split, which a map reads and makes an object of, or for a file, which is merged from so many parts.
-pub(super) fn check_memory(
-    described: &Described,
-    sizes: Sizes,
-    (file, parts, maps): (FileAbout, PartsRead, u64),
-) -> Result<(), JobError> {
+/// Refuses a table of which a split takes more than the memory of a node: a map reads it, and makes an object of it.
+pub(in crate::jobs) fn check_splits(described: &Described, sizes: Sizes) -> Result<(), JobError> {
     for file in &described.files {
         for (number, split) in file.splits.iter().enumerate() {
             let what = || format!("{}, row group or piece {number},", file.path.display());
             refuse_beyond(sizes, (LOOK_BYTES + split.outside_bytes(), split.part_bytes()), what)?;
         }
     }
+    Ok(())
+}
+
+/// Refuses files of which one, which is merged from so many parts, takes more than the memory of a node.
+pub(in crate::jobs) fn check_file(
+    sizes: Sizes,
+    (file, parts, maps): (FileAbout, PartsRead, u64),
+) -> Result<(), JobError> {
     let mib = file.bytes >> 20;
     if parts.by_merge > 0 {
         let whole = 2 * file.merged(parts, maps).part_bytes();
@@ -198,7 +202,7 @@ mod tests {
         let sizes = |memory: u64| Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
         let about = FileAbout { columns: 101, ..file(128 * mib, mib) };
         let check = |memory: u64, parts| {
-            let checked = check_memory(&described(&[&[mib]]), sizes(memory), (about, parts, 10_000));
+            let checked = check_file(sizes(memory), (about, parts, 10_000));
             checked.map_err(|error| error.to_string())
         };
         // What parts take is not less where files are smaller.
@@ -209,18 +213,18 @@ mod tests {
         );
         // Nor what encoders of a high level take.
         let wide = file_of(1_000, Compression::Zstd(19), (mib, 1_000));
-        let error = check_memory(&described(&[&[mib]]), sizes(200), (wide, as_they_are(1), 1)).unwrap_err().to_string();
+        let error = check_file(sizes(200), (wide, as_they_are(1), 1)).unwrap_err().to_string();
         assert!(
             error.contains("of 1000 columns") && error.contains("lower level") && !error.contains("--files"),
             "{error}"
         );
-        assert_eq!(check_memory(&described(&[&[mib]]), sizes(480), (wide, as_they_are(1), 1)), Ok(()));
+        assert_eq!(check_file(sizes(480), (wide, as_they_are(1), 1)), Ok(()));
         let merged = PartsRead { by_merge: 100, maps_of_merge: 100, by_reduce: 100 };
         assert_eq!(check(480, merged), Ok(()));
         // A merge knows where each of its rows stands.
         let narrow = FileAbout { rows: 20 * mib, ..about };
         let many = PartsRead { maps_of_merge: 10_000, ..merged };
-        let error = check_memory(&described(&[&[mib]]), sizes(480), (narrow, many, 10_000)).unwrap_err().to_string();
+        let error = check_file(sizes(480), (narrow, many, 10_000)).unwrap_err().to_string();
         assert!(error.contains("merging 100 parts of a file of 128 MiB"), "{error}");
     }
 
@@ -277,11 +281,12 @@ mod tests {
                 [(1, Compression::None), (24, Compression::Snappy), (10, Compression::Zstd(1))]
             {
                 let about = file_of(columns, compression, (rows * row, rows));
-                let checked = check_memory(&described(&[&[64 * mib]]), sizes, (about, as_they_are(200), 200));
+                let checked = check_splits(&described(&[&[64 * mib]]), sizes)
+                    .and_then(|()| check_file(sizes, (about, as_they_are(200), 200)));
                 assert!(checked.is_ok(), "rows of {row} bytes, {columns} columns, {compression}: {checked:?}");
             }
         }
-        check_memory(&described(&[&[64 * mib]]), sizes, (file(bytes, bytes / 4), as_they_are(200), 200)).unwrap_err();
+        check_file(sizes, (file(bytes, bytes / 4), as_they_are(200), 200)).unwrap_err();
     }
 
     #[test]
@@ -290,8 +295,9 @@ mod tests {
         let refused = |memory: u64, file: u64| {
             let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: memory * mib };
             let table = described(&[&[mib], &[mib, 20 * mib]]);
-            check_memory(&table, sizes, (self::file(file * mib, file * 1000), as_they_are(2), 2))
-                .map_err(|error| error.to_string())
+            let about = self::file(file * mib, file * 1000);
+            let checked = check_splits(&table, sizes).and_then(|()| check_file(sizes, (about, as_they_are(2), 2)));
+            checked.map_err(|error| error.to_string())
         };
         assert_eq!(refused(4096, 64), Ok(()));
         let error = refused(64, 1).unwrap_err();

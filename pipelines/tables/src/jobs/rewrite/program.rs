@@ -18,7 +18,7 @@ use super::cuts::cuts;
 use super::folders::{SplitColumns, reduce_folders};
 use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
-use super::plan::{FileAbout, check_memory, map_outside_bytes, maps};
+use super::plan::{FileAbout, check_file, check_splits, map_outside_bytes, maps};
 use super::{Rewrite, Rewritten};
 use crate::TableError;
 use crate::jobs::count::count;
@@ -147,13 +147,14 @@ impl Planned {
         let estimates = estimates(sizes, maps.len(), &plan);
         let strategy = rewrite.strategy.unwrap_or(estimates[0].strategy);
         let parts = auto::parts_read(strategy, maps.len() as u64, &plan);
-        check_memory(&described, sizes, (about, parts, maps.len() as u64))?;
+        check_splits(&described, sizes)?;
+        check_file(sizes, (about, parts, maps.len() as u64))?;
         Ok(Self { described, sizes, about, maps, plan, estimates, strategy, parts })
     }
 }
 
 /// What each strategy would do, the one first that is taken unless another one is told.
-fn estimates(sizes: Sizes, maps: usize, plan: &Plan) -> Vec<Estimate> {
+pub(in crate::jobs) fn estimates(sizes: Sizes, maps: usize, plan: &Plan) -> Vec<Estimate> {
     let partitions = u64::from(plan.partitions);
     let mut estimates = auto::estimates(sizes, maps, plan);
     if plan.chunk_bytes / partitions < PART_BYTES_MIN && maps as u64 * partitions >= PARTS_MANY {

@@ -1,0 +1,298 @@
+//! The program: which tasks, in which order, and what is checked.
+
+use std::cell::RefCell;
+use std::pin::pin;
+
+use ::futures::TryStreamExt as _;
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
+use exobus_files::part_name;
+use exobus_shuffle::jobs::outputs;
+use exobus_shuffle::jobs::values::read_values;
+use exobus_shuffle::strategies::auto::{self, Estimate, Explained, PartsRead};
+use exobus_shuffle::{Job, Plan, Sizes, Strategy};
+use exobus_store::Align;
+use serde_bytes::ByteBuf;
+
+use super::broadcast::{self, small_side};
+use super::cuts::{JoinCuts, join_cuts};
+use super::exchange::{Arranged, BindParams, MapParams, Mapped, MergeParams, bind, map, merge};
+use super::query::{Joined, Side};
+use super::reduce::{ReduceParams, Reduced, reduce};
+use super::{ExplainedJoin, JoinTables};
+use crate::jobs::described::{Described, PLACE_BYTES};
+use crate::jobs::output::{FileParams, FileSize, WriteOptions, manifest};
+use crate::jobs::rewrite::{
+    FileAbout, MESSAGE_BYTES, Rewrite, Rewritten, check_file, check_splits, estimates, map_outside_bytes, maps,
+};
+use crate::jobs::row_limit::RowLimit;
+use crate::jobs::table::{Piece, Table};
+use crate::reading::Reading;
+
+/// A job as strategies run it.
+struct Joining {
+    arranged: Arranged,
+    readings: [Reading; 2],
+    layouts: [ObjectRef; 2],
+    cuts: ObjectRef,
+    divided: Vec<Vec<ByteBuf>>,
+    /// What each map reads, and of which table.
+    maps: Vec<(Side, Vec<Piece>)>,
+    row_bytes_max: RowLimit,
+    plan: Plan,
+    about: FileAbout,
+    parts: PartsRead,
+    /// What files are, but for their names.
+    file: FileParams,
+    /// The second output of each map.
+    mapped: RefCell<Vec<ObjectRef>>,
+}
+
+impl Job for Joining {
+    fn name(&self) -> &'static str {
+        "join"
+    }
+
+    fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
+        let (side, pieces) = &self.maps[index];
+        let reading = self.readings[*side as usize].clone();
+        let arranged = self.arranged.clone();
+        let params = MapParams { side: *side, reading, arranged, row_bytes_max: self.row_bytes_max };
+        let options = options(place, map_outside_bytes(pieces, self.about.columns));
+        let pieces = futures.put_value(pieces)?;
+        let args = self.args(&[self.cuts.arg(), pieces.arg()]);
+        let outputs = futures.submit_many(map, &params, &args, 2, options)?;
+        let [parts, mapped] =
+            <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("a map has two outputs"))?;
+        self.mapped.borrow_mut().push(mapped);
+        Ok(parts)
+    }
+
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError> {
+        let params = MergeParams { pieces: pieces.to_vec(), arranged: self.arranged.clone() };
+        let options = options(place, self.about.merge_bytes(self.parts, self.maps.len() as u64));
+        futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
+    }
+
+    fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
+        let name = self.file.form.file_name(&part_name(partition as usize, self.plan.partitions as usize));
+        let file = FileParams { name, ..self.file.clone() };
+        let outside_bytes = self.about.reduce_bytes(self.parts.by_reduce);
+        let scratch_bytes = vec![file.buffer_bytes; 2];
+        let divided = self.divided[partition as usize].clone();
+        let params = ReduceParams { file, arranged: self.arranged.clone(), divided };
+        let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
+        futures.submit_with(reduce, &params, &self.args(columns), options)
+    }
+}
+
+impl Joining {
+    fn args(&self, others: &[Arg]) -> Vec<Arg> {
+        self.layouts.iter().map(ObjectRef::arg).chain(others.iter().cloned()).collect()
+    }
+}
+
+/// Of tasks that write parts.
+fn options(place: Place, outside_bytes: u64) -> TaskOptions {
+    let scratch_bytes = vec![MESSAGE_BYTES];
+    TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() }
+}
+
+/// How a job is done.
+struct Planned {
+    /// The tables, with keys of the same types.
+    described: [Described; 2],
+    joined: Joined,
+    sizes: Sizes,
+    about: FileAbout,
+    maps: Vec<(Side, Vec<Piece>)>,
+    plan: Plan,
+    /// What each strategy would do, the one first that is taken unless another one is told.
+    estimates: Vec<Estimate>,
+    strategy: Strategy,
+    parts: PartsRead,
+}
+
+/// Both tables, as they were found.
+struct Tables {
+    /// With keys of the same types.
+    described: [Described; 2],
+    joined: Joined,
+    /// What the right one is read by.
+    right: Rewrite,
+}
+
+impl Tables {
+    /// Looks at both tables, and refuses a query that is none for them.
+    async fn of(futures: &Futures, params: &JoinTables) -> Result<Self, JobError> {
+        let query = &params.query;
+        params.check().map_err(|(_, what)| JobError::program(what))?;
+        if let FileSize::Rows(_) = params.table.writing.file_size {
+            return Err(JobError::program("nobody knows how many rows a join has: say how many bytes or files"));
+        }
+        let reading = match query.kind.has_pairs() {
+            true => params.right_reading.clone(),
+            false => params.right_reading.of_columns(query.on.iter().map(|pair| pair.right.clone()).collect()),
+        };
+        let of_left = Described::of(futures, &params.table, &query.left_key(), true).await?;
+        // Files are written as those of the left table are, whatever those of the right one are.
+        let writing = WriteOptions { format: Some(of_left.form.format()), ..params.table.writing };
+        let right = Rewrite { inputs: params.right.clone(), reading, writing, ..params.table.clone() };
+        let of_right = Described::of(futures, &right, &query.right_key(), true).await?;
+        let mut described = [of_left, of_right];
+        let layouts = [futures.put(&described[0].layout)?, futures.put(&described[1].layout)?];
+        let told = BindParams { query: query.clone(), form: described[0].form };
+        let bound: [ByteBuf; 2] =
+            futures.get_value(&futures.submit(bind, &told, &layouts.each_ref().map(ObjectRef::arg))?).await?;
+        for (table, layout) in described.iter_mut().zip(bound) {
+            table.layout = layout;
+        }
+        let table = |side: Side| Table::decode(&described[side as usize].layout).map_err(JobError::program);
+        let (left, of_right) = (table(Side::Left)?, table(Side::Right)?);
+        let joined = Joined::new(query, &left.schema, &of_right.schema).map_err(JobError::program)?;
+        Ok(Self { described, joined, right })
+    }
+}
+
+impl Planned {
+    /// Refuses tables for which there is too little memory.
+    fn of(futures: &Futures, params: &JoinTables, tables: Tables) -> Result<Self, JobError> {
+        let Tables { described, joined, .. } = tables;
+        let value_bytes = described.iter().map(Described::value_bytes).sum::<u64>();
+        let rows: u64 = described.iter().flat_map(Described::splits).map(|split| split.rows_about()).sum();
+        let sizes = Sizes::of(&futures.nodes(), value_bytes);
+        described.iter().try_for_each(|table| check_splits(table, sizes))?;
+        let writing = &params.table.writing;
+        let files = writing.file_size.files(value_bytes + rows * PLACE_BYTES, rows);
+        let (bytes, rows) = (value_bytes / files, rows.div_ceil(files));
+        let columns = joined.tables.iter().map(|table| table.fields().len() as u64 + 1).sum();
+        let sink_bytes = writing.sink_bytes(described[0].form, &joined.schema, (bytes, rows));
+        let key_bytes = Arranged::new(params.query.clone()).of(Side::Left).key_bytes();
+        let about = FileAbout { bytes, rows, columns, key_bytes, sink_bytes };
+        let of_side = |side: Side| maps(&described[side as usize], sizes).into_iter().map(move |pieces| (side, pieces));
+        let maps: Vec<(Side, Vec<Piece>)> = Side::BOTH.into_iter().flat_map(of_side).collect();
+        let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
+        let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
+        let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
+        let estimates = estimates(sizes, maps.len(), &plan);
+        let strategy = params.table.strategy.unwrap_or(estimates[0].strategy);
+        let parts = auto::parts_read(strategy, maps.len() as u64, &plan);
+        check_file(sizes, (about, parts, maps.len() as u64))?;
+        Ok(Self { described, joined, sizes, about, maps, plan, estimates, strategy, parts })
+    }
+
+    fn input_bytes(&self) -> u64 {
+        self.described.iter().map(Described::input_bytes).sum()
+    }
+}
+
+/// Says how it would be done; the tables are looked at and not read.
+pub(super) async fn explain(futures: &Futures, params: &JoinTables) -> Result<ExplainedJoin, JobError> {
+    let tables = Tables::of(futures, params).await?;
+    let broadcast = small_side(params, &tables.described).map(|side| side.to_string());
+    let table_bytes = [tables.described[0].value_bytes(), tables.described[1].value_bytes()];
+    let planned = Planned::of(futures, params, tables)?;
+    let input_bytes = planned.input_bytes();
+    let Planned { sizes, maps, plan, estimates, .. } = planned;
+    let shuffled = Explained { input_bytes, sizes, maps: maps.len() as u64, plan, estimates };
+    Ok(ExplainedJoin { broadcast, table_bytes, shuffled })
+}
+
+/// Joins two tables.
+pub(super) async fn run(futures: Futures, name: &'static str, params: JoinTables) -> Result<Rewritten, JobError> {
+    let tables = Tables::of(&futures, &params).await?;
+    if let Some(side) = small_side(&params, &tables.described) {
+        return broadcast::run(futures, name, params, (side, tables.described), tables.right).await;
+    }
+    let planned = Planned::of(&futures, &params, tables)?;
+    let input_bytes = planned.input_bytes();
+    let Planned { described, joined, sizes, about, maps, plan, strategy, parts, .. } = planned;
+    let output = outputs::Output::claim(&futures, &params.table.output, name).await?;
+    let value_bytes = described.iter().map(Described::value_bytes).sum();
+    futures.plan_stage("join.map", maps.len() as u64, value_bytes)?;
+    futures.plan_stage("join.reduce", u64::from(plan.partitions), value_bytes)?;
+    let layouts = [futures.put(&described[0].layout)?, futures.put(&described[1].layout)?];
+    let arranged = Arranged::new(params.query);
+    let JoinCuts { cuts, divided } = join_cuts(&futures, (&described, &layouts), &arranged, plan.partitions).await?;
+    let file = FileParams {
+        directory: params.table.output.clone(),
+        name: String::new(),
+        form: described[0].form,
+        options: params.table.writing,
+        sorted_by: arranged.query.left_key(),
+        buffer_bytes: plan.output_buffer_bytes,
+    };
+    let rows: Option<u64> = described.iter().map(Described::rows).sum();
+    let job = Joining {
+        arranged,
+        readings: described.map(|table| table.reading),
+        layouts,
+        cuts: futures.put_value(&cuts)?,
+        divided,
+        maps,
+        row_bytes_max: RowLimit::of(sizes),
+        plan,
+        about,
+        parts,
+        file,
+        mapped: RefCell::default(),
+    };
+    let shuffled = strategy.run(&futures, &job, job.maps.len(), &job.plan).await?;
+    let reduced = shuffled.outputs;
+    futures.wait_all(&reduced).await?;
+    drop(shuffled.kept);
+    let (read, written) = ended(&futures, &job, rows, &reduced).await?;
+    output.commit(&reduced, manifest(job.file.form.format(), &joined.schema)).await?;
+    Ok(Rewritten {
+        rows_read: read,
+        rows: written.rows,
+        input_bytes,
+        output_bytes: written.bytes,
+        row_hash_in: written.row_hash,
+        row_hash_out: written.row_hash,
+        strategy: Some(strategy),
+        maps: job.maps.len() as u64,
+        files: reduced.len() as u64,
+        owner_bytes: futures.owner_bytes().await?,
+    })
+}
+
+/// Law 1, from what was read to what was matched: each row was left out by a map, or has come to each file where it belongs. `rows`: as many as input files say, where they do. How many were read, and
+/// what was written.
+async fn ended(
+    futures: &Futures,
+    job: &Joining,
+    rows: Option<u64>,
+    reduced: &[ObjectRef],
+) -> Result<(u64, Output), JobError> {
+    let (mut all, of_maps) = (Mapped::default(), job.mapped.take());
+    let mut values = pin!(read_values(futures, &of_maps));
+    while let Some(Mapped { read, dropped, divided, passed }) = values.try_next().await? {
+        all.read += read;
+        all.dropped += dropped;
+        all.divided += divided;
+        all.passed += passed;
+    }
+    let (mut came, mut written) = (0, Output::default());
+    let mut values = pin!(read_values(futures, reduced));
+    while let Some(Reduced { token, row_hash, came: of_rows }) = values.try_next().await? {
+        came += of_rows;
+        written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
+    }
+    let Mapped { read, dropped, divided, passed } = all;
+    if read + divided == dropped + passed && passed == came && rows.is_none_or(|rows| rows == read) {
+        return Ok((read, written));
+    }
+    let said =
+        rows.map_or("nobody says how many rows there are".to_owned(), |rows| format!("input files say {rows} rows"));
+    let detail = format!(
+        "{said}; read {read} rows, of which {dropped} were left out and {divided} went to one file more; passed on {passed} rows; {came} came"
+    );
+    Err(JobError::Conservation { edge: "input -> pairs".to_owned(), detail })
+}
