@@ -114,6 +114,11 @@ impl Cuts {
         self.keys.partition_point(|cut| cut.as_slice() <= key)
     }
 
+    /// What finds partitions of very many keys.
+    pub fn finder(&self) -> Finder<'_> {
+        Finder::new(self)
+    }
+
     /// The cuts as [`crate::records::key_number`] counts: a record is at or above the cut when its key number is.
     /// The last value, for a cut above every 10-byte key, is 2^80.
     pub(crate) fn key_numbers(&self) -> impl Iterator<Item = u128> + '_ {
@@ -124,6 +129,59 @@ impl Cuts {
             // A key equal to the first ten bytes of a longer cut is a prefix of it, so it stays below.
             u128::from_be_bytes(padded) + u128::from(cut.len() > crate::records::KEY_BYTES)
         })
+    }
+}
+
+/// Finds the partitions of keys by numbers that compare as the first bytes of cuts do, behind those that all cuts begin with: whole cuts are looked at
+/// where these are the same.
+#[derive(Debug, Clone)]
+pub struct Finder<'a> {
+    cuts: &'a Cuts,
+    /// How many bytes all cuts begin with alike.
+    common: usize,
+    prefixes: Vec<u64>,
+}
+
+impl<'a> Finder<'a> {
+    fn new(cuts: &'a Cuts) -> Self {
+        // Cuts are in order, so what the first and the last have in common all have.
+        let common = match cuts.keys.as_slice() {
+            [first, .., last] => first.iter().zip(last).take_while(|(one, other)| one == other).count(),
+            [only] => only.len(),
+            [] => 0,
+        };
+        Self { cuts, common, prefixes: cuts.keys.iter().map(|cut| prefix(&cut[common..])).collect() }
+    }
+
+    /// The partition that `key` belongs to, as [`Cuts::partition_of`] says.
+    #[inline]
+    pub fn partition_of(&self, key: &[u8]) -> usize {
+        let Some(first) = self.cuts.keys.first() else { return 0 };
+        let begin = &key[..key.len().min(self.common)];
+        match begin.cmp(&first[..self.common]) {
+            std::cmp::Ordering::Less => return 0,
+            std::cmp::Ordering::Greater => return self.prefixes.len(),
+            std::cmp::Ordering::Equal => (),
+        }
+        let of_key = prefix(&key[self.common..]);
+        let mut found = self.prefixes.partition_point(|of_cut| *of_cut < of_key);
+        while self.prefixes.get(found) == Some(&of_key) && self.cuts.keys[found].as_slice() <= key {
+            found += 1;
+        }
+        found
+    }
+}
+
+/// The first eight bytes as a number that compares as they do; where there are fewer, zeros are behind them.
+#[inline]
+fn prefix(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 8];
+            first[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(first)
+        }
     }
 }
 
@@ -241,5 +299,47 @@ mod tests {
     fn a_cut_above_every_key_has_a_number_above_every_key() {
         let cuts = Cuts::new(vec![vec![0xFF; 11]]).unwrap();
         assert_eq!(cuts.key_numbers().collect::<Vec<_>>(), [1u128 << 80]);
+    }
+
+    #[test]
+    fn a_finder_finds_what_a_look_at_all_cuts_finds() {
+        let texts = |keys: &[&str]| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>();
+        let sets = [
+            texts(&[]),
+            texts(&["k"]),
+            texts(&["", "", "a"]),
+            texts(&[
+                "key",
+                "key",
+                "key\0",
+                "key\0\0\0\0\0\0\0\0\0",
+                "keys of a kind",
+                "keys of a kind and more",
+                "kez",
+            ]),
+            texts(&[
+                "a long beginning 1",
+                "a long beginning 12345678",
+                "a long beginning 123456789",
+                "a long beginning 2",
+            ]),
+            vec![vec![u8::MAX]; 3],
+        ];
+        for keys in sets {
+            let cuts = Cuts::new(keys.clone()).unwrap();
+            let finder = cuts.finder();
+            let mut asked =
+                texts(&["", "\0", "k", "ke", "key\0\0", "l", "a long", "a long beginning 1234567", "zzzzzzzzzzzz"]);
+            for key in &keys {
+                asked.push(key.clone());
+                asked.push([key.as_slice(), &[0]].concat());
+                asked.push([key.as_slice(), &[0xff; 9]].concat());
+                asked.push(key[..key.len().saturating_sub(1)].to_vec());
+            }
+            asked.push(vec![u8::MAX; 12]);
+            for key in asked {
+                assert_eq!(finder.partition_of(&key), cuts.partition_of(&key), "{key:?} among {keys:?}");
+            }
+        }
     }
 }

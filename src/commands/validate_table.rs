@@ -1,6 +1,6 @@
 //! `exobus validate` of tables: rows, their hash, their order, and whether they are what the manifest of a folder says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(super) fn run(args: &ValidateArgs, seconds: impl Fn() -> f64) -> Result<Exit
 fn compared(folder: &Path, manifest: &Manifest, checked: &CheckedTable, counts_all: bool) -> Vec<String> {
     let location = Location::from(folder);
     let found: BTreeMap<&str, _> = checked.files.iter().map(|file| (file.name.as_str(), file)).collect();
-    let (mut differences, mut named) = (Vec::new(), Vec::new());
+    let (mut differences, mut named) = (Vec::new(), BTreeSet::new());
     for said in &manifest.files {
         let name = location.join(&said.name).to_string();
         match found.get(name.as_str()) {
@@ -85,10 +85,10 @@ fn compared(folder: &Path, manifest: &Manifest, checked: &CheckedTable, counts_a
             }
             Some(_) => (),
         }
-        named.push(name);
+        named.insert(name);
     }
     let is_of_folder = |name: &str| Path::new(name).starts_with(folder);
-    let more = found.keys().filter(|name| is_of_folder(name) && !named.iter().any(|named| named == *name));
+    let more = found.keys().filter(|name| is_of_folder(name) && !named.contains(**name));
     differences.extend(more.map(|name| format!("{name} is more than there should be")));
     differences
 }

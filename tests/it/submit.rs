@@ -186,7 +186,19 @@ fn schemas_say_what_specs_may_say() {
     let titles: Vec<&str> = all["oneOf"].as_array().unwrap().iter().filter_map(|kind| kind["title"].as_str()).collect();
     assert_eq!(
         titles,
-        ["aggregate", "convert", "dedupe", "group", "join", "map_batches", "shuffle", "sort", "wordcount", "program"]
+        [
+            "aggregate",
+            "convert",
+            "dedupe",
+            "group",
+            "join",
+            "map_batches",
+            "repartition",
+            "shuffle",
+            "sort",
+            "wordcount",
+            "program"
+        ]
     );
     exobus(&["schema", "sotr"]).expect(2, &["did you mean sort?"]);
 }

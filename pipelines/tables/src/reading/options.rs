@@ -113,7 +113,10 @@ impl ReadOptions {
     ///
     /// # Errors
     /// [`SourceError::Names`]: files are in folders of other columns; [`SourceError::Schema`].
-    pub(crate) fn with_folders<'a>(self, files: impl Iterator<Item = (&'a Path, usize)>) -> Result<Self, SourceError> {
+    pub(crate) fn with_folders<'a>(
+        self,
+        files: impl Iterator<Item = (&'a Path, usize)> + Clone,
+    ) -> Result<Self, SourceError> {
         let mut said = self.types()?;
         let folders = folder_types(files, &said)?;
         if folders.is_empty() {

@@ -18,6 +18,7 @@ use super::{NamedTypes, SourceError, print_type, shown};
 use crate::TableError;
 use crate::hive::column_and_value;
 use crate::plain::unpacked;
+use crate::sinks::field_text;
 
 /// Columns and values of the folders that a file is in, the outermost first.
 type Values = Vec<(String, Option<String>)>;
@@ -46,27 +47,56 @@ fn refused(file: &Path, what: String) -> SourceError {
     SourceError::Names { file: file.display().to_string().into(), what }
 }
 
-/// The columns that the folders of files are, with their types: those that are said, and those that all values show.
+/// The columns that the folders of files are, with their types: those that are said, and those that all values show and that print each of them as it stands there. Two folders are two values, so `10:00` and
+/// `10:00:00`, `true` and `TRUE`, `0` and `-0` are text.
 ///
 /// # Errors
 /// [`SourceError::Names`]: files are in folders of other columns; folders one in the other say values of one column.
 pub(crate) fn folder_types<'a>(
-    files: impl Iterator<Item = (&'a Path, usize)>,
+    files: impl Iterator<Item = (&'a Path, usize)> + Clone,
     said: &NamedTypes,
 ) -> Result<NamedTypes, SourceError> {
-    let (mut seen, mut last) = (None::<Seen<'a>>, None);
+    let mut seen = None::<Seen<'a>>;
+    each_folder(files.clone(), |file, values| match &mut seen {
+        None => {
+            seen = Some(Seen::of(file, &values)?);
+            Ok(())
+        }
+        Some(seen) => seen.add(file, &values),
+    })?;
+    let mut types = seen.map_or(Vec::new(), |seen| seen.types(said));
+    each_folder(files, |_, values| {
+        let inferred = types.iter_mut().filter(|(name, _)| said.iter().all(|(said, _)| said != name));
+        for (name, of) in inferred {
+            let value = values.iter().find(|(other, _)| other == name).and_then(|(_, value)| value.as_deref());
+            if value.is_some_and(|value| !prints_as(of, value)) {
+                *of = DataType::Utf8;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(types)
+}
+
+/// Calls `each` with what the folders of files say, once for files of one folder that follow each other.
+fn each_folder<'a>(
+    files: impl Iterator<Item = (&'a Path, usize)>,
+    mut each: impl FnMut(&'a Path, Values) -> Result<(), SourceError>,
+) -> Result<(), SourceError> {
+    let mut last = None;
     for (file, below) in files {
         let folder = Some((file.parent(), below));
         if last != folder {
             last = folder;
-            let values = values(file, below)?;
-            match &mut seen {
-                None => seen = Some(Seen::of(file, &values)?),
-                Some(seen) => seen.add(file, &values)?,
-            }
+            each(file, values(file, below)?)?;
         }
     }
-    Ok(seen.map_or(Vec::new(), |seen| seen.types(said)))
+    Ok(())
+}
+
+/// Whether a text is how a value of this type is written.
+fn prints_as(of: &DataType, value: &str) -> bool {
+    one_value(of, Some(value)).is_some_and(|array| field_text(&array, 0) == value)
 }
 
 /// Columns of the folders of some files.
@@ -214,6 +244,10 @@ mod tests {
         assert_eq!(type_of(&["2024-01-31", "1970-01-01"]), DataType::Date32);
         assert_eq!(type_of(&["1.5", "2"]), DataType::Utf8);
         assert_eq!(type_of(&["true", "false"]), DataType::Boolean);
+        // As the type they would be one value.
+        for two in [["true", "TRUE"], ["0", "-0"], ["2024-01-01 10%3A00", "2024-01-01 10%3A00%3A00"], ["1.10", "1.1"]] {
+            assert_eq!(type_of(&two), DataType::Utf8, "{two:?}");
+        }
         assert_eq!(type_of(&["2024-01-31 10%3A00%3A00"]), DataType::Timestamp(TimeUnit::Microsecond, None));
         assert_eq!(type_of(&["__HIVE_DEFAULT_PARTITION__"]), DataType::Utf8);
         let said = vec![("b".to_owned(), DataType::Float64)];

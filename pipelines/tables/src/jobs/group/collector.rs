@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array as _, BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
-use exobus_shuffle::cuts::Cuts;
+use exobus_shuffle::cuts::{Cuts, Finder};
 
 use super::combiner::Combiner;
 use super::groups::NONE;
@@ -38,7 +38,8 @@ const ROW_BYTES: u64 = (size_of::<u32>() + size_of::<Pick>()) as u64;
 
 /// See the module.
 pub(super) struct Collector<'a> {
-    cuts: &'a Cuts,
+    finder: Finder<'a>,
+    partitions: usize,
     grouping: Arc<Grouping>,
     combiner: Combiner,
     state: State,
@@ -71,7 +72,8 @@ impl<'a> Collector<'a> {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, TableError> {
         Ok(Self {
-            cuts,
+            finder: cuts.finder(),
+            partitions: cuts.partitions(),
             combiner: Combiner::new(grouping, budget)?,
             state: State::Collecting { met: 0 },
             passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
@@ -157,7 +159,7 @@ impl<'a> Collector<'a> {
         let more = ROW_BYTES * keys.len() as u64 + if kind == Kind::Rows { keys.value_data().len() as u64 } else { 0 };
         self.memory.resize(self.memory.bytes() + more)?;
         let partition = |row| match is_kept(row) {
-            true => self.cuts.partition_of(keys.value(row)) as u32,
+            true => self.finder.partition_of(keys.value(row)) as u32,
             false => NONE,
         };
         let partitions = (0..keys.len()).map(partition).collect();
@@ -173,7 +175,7 @@ impl<'a> Collector<'a> {
     /// As of [`Combiner::add`].
     pub(super) fn finish(mut self) -> Result<Parts, Unordered> {
         self.flush(&[])?;
-        let partitions = self.cuts.partitions();
+        let partitions = self.partitions;
         let parts = |(layout, passed): (_, Passed)| {
             let gather = Gather::new(Arc::clone(layout), &passed.batches)?;
             let mut ends = vec![0_usize; partitions];
