@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use exobus_actors::futures::ObjectRef;
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
-use exobus_actors::task::Output;
+use exobus_actors::task::{JobError, Output, Place, TaskOptions};
 use exobus_shuffle::jobs::reads;
-use exobus_store::{Block, ObjectWriter};
+use exobus_store::{Align, Block, ObjectWriter};
 
 use super::budget::TaskBudget;
+use super::rewrite::MESSAGE_BYTES;
 use crate::TableError;
 use crate::block::{Gather, Limits, Pick, Source, write_messages, write_part_with_more};
 use crate::sources::{MemoryDenied, Reservation};
@@ -24,6 +26,17 @@ pub(super) fn account(context: &mut TaskContext<'_>, first: usize, args: &[Vec<B
     // Parts begin at multiples of 64 bytes: what is between them was sealed, too.
     let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
     reads::account(context, first, &sealed, Output { bytes, ..read });
+}
+
+/// Of tasks that write parts, and take so much beside the store.
+pub(super) fn options(place: Place, outside_bytes: u64) -> TaskOptions {
+    let scratch_bytes = vec![MESSAGE_BYTES];
+    TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() }
+}
+
+/// The outputs of a task that makes parts and says something of them.
+pub(super) fn two(outputs: Vec<ObjectRef>) -> Result<[ObjectRef; 2], JobError> {
+    <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("the task has two outputs"))
 }
 
 /// Writes these rows as the next part of an object, as messages of at most these limits; a row that is larger than the scratch is written with memory that is asked for. `refused`: how the task fails over a

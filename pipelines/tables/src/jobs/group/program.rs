@@ -13,7 +13,6 @@ use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::strategies::auto::{self, Estimate, Explained};
 use exobus_shuffle::{Job, Plan, Sizes};
-use exobus_store::Align;
 use serde_bytes::ByteBuf;
 
 use super::exchange::{MapParams, MergeParams, map, merge};
@@ -23,9 +22,8 @@ use crate::block::Layout;
 use crate::jobs::dedupe::Keep;
 use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
-use crate::jobs::rewrite::{
-    Arrangement, MESSAGE_BYTES, Rewrite, Rewritten, check_splits, cuts, map_outside_bytes, maps,
-};
+use crate::jobs::parts::{options, two};
+use crate::jobs::rewrite::{Arrangement, Rewrite, Rewritten, check_splits, cuts, map_outside_bytes, maps};
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
 use crate::reading::Reading;
@@ -98,16 +96,6 @@ impl Job for Exchange {
         self.reduced.borrow_mut().insert(partition, made);
         Ok(rows)
     }
-}
-
-/// Of tasks that write parts.
-fn options(place: Place, outside_bytes: u64) -> TaskOptions {
-    let scratch_bytes = vec![MESSAGE_BYTES];
-    TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() }
-}
-
-fn two(outputs: Vec<ObjectRef>) -> Result<[ObjectRef; 2], JobError> {
-    <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("the task has two outputs"))
 }
 
 /// How a job is done.

@@ -11,7 +11,6 @@ use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::strategies::auto::{self, Estimate, Explained, PartsRead};
 use exobus_shuffle::{Job, Plan, Sizes, Strategy};
-use exobus_store::Align;
 use serde_bytes::ByteBuf;
 
 use super::broadcast::{self, small_side};
@@ -22,8 +21,9 @@ use super::reduce::{ReduceParams, Reduced, reduce};
 use super::{ExplainedJoin, JoinTables};
 use crate::jobs::described::{Described, PLACE_BYTES};
 use crate::jobs::output::{FileParams, FileSize, WriteOptions, manifest};
+use crate::jobs::parts::{options, two};
 use crate::jobs::rewrite::{
-    FileAbout, MESSAGE_BYTES, Rewrite, Rewritten, check_file, check_splits, estimates, map_outside_bytes, maps,
+    FileAbout, Rewrite, Rewritten, check_file, check_splits, estimates, map_outside_bytes, maps,
 };
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::{Piece, Table};
@@ -61,9 +61,7 @@ impl Job for Joining {
         let options = options(place, map_outside_bytes(pieces, self.about.columns));
         let pieces = futures.put_value(pieces)?;
         let args = self.args(&[self.cuts.arg(), pieces.arg()]);
-        let outputs = futures.submit_many(map, &params, &args, 2, options)?;
-        let [parts, mapped] =
-            <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("a map has two outputs"))?;
+        let [parts, mapped] = two(futures.submit_many(map, &params, &args, 2, options)?)?;
         self.mapped.borrow_mut().push(mapped);
         Ok(parts)
     }
@@ -96,12 +94,6 @@ impl Joining {
     fn args(&self, others: &[Arg]) -> Vec<Arg> {
         self.layouts.iter().map(ObjectRef::arg).chain(others.iter().cloned()).collect()
     }
-}
-
-/// Of tasks that write parts.
-fn options(place: Place, outside_bytes: u64) -> TaskOptions {
-    let scratch_bytes = vec![MESSAGE_BYTES];
-    TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() }
 }
 
 /// How a job is done.

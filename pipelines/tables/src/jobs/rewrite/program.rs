@@ -11,12 +11,11 @@ use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::strategies::auto::{self, Estimate, Explained, PartsRead};
 use exobus_shuffle::{Job, Plan, Sizes, Strategy};
-use exobus_store::Align;
 
 use super::arrangement::Arrangement;
 use super::cuts::cuts;
 use super::folders::{SplitColumns, reduce_folders};
-use super::map::{MESSAGE_BYTES, MapParams, Mapped, map};
+use super::map::{MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_file, check_splits, map_outside_bytes, maps};
 use super::{Rewrite, Rewritten};
@@ -24,6 +23,7 @@ use crate::TableError;
 use crate::jobs::count::count;
 use crate::jobs::described::{Described, PLACE_BYTES};
 use crate::jobs::output::{FileParams, FileSize, manifest};
+use crate::jobs::parts::{options, two};
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::{Piece, Table};
 use crate::reading::Reading;
@@ -57,12 +57,10 @@ impl Job for Rewriting {
         let pieces = &self.maps[index];
         let (reading, arrangement) = (self.reading.clone(), self.arrangement.clone());
         let params = MapParams { reading, arrangement, row_bytes_max: self.row_bytes_max };
-        let options = self.options(place, map_outside_bytes(pieces, self.about.columns));
+        let options = options(place, map_outside_bytes(pieces, self.about.columns));
         let pieces = futures.put_value(pieces)?;
         let args = [self.layout.arg(), self.cuts.arg(), pieces.arg()];
-        let outputs = futures.submit_many(map, &params, &args, 2, options)?;
-        let [parts, mapped] =
-            <[ObjectRef; 2]>::try_from(outputs).map_err(|_| JobError::program("a map has two outputs"))?;
+        let [parts, mapped] = two(futures.submit_many(map, &params, &args, 2, options)?)?;
         self.mapped.borrow_mut().push(mapped);
         Ok(parts)
     }
@@ -75,7 +73,7 @@ impl Job for Rewriting {
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let params = MergeParams { pieces: pieces.to_vec(), arrangement: self.arrangement.clone() };
-        let options = self.options(place, self.about.merge_bytes(self.parts, self.maps.len() as u64));
+        let options = options(place, self.about.merge_bytes(self.parts, self.maps.len() as u64));
         futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
     }
 
@@ -96,12 +94,6 @@ impl Job for Rewriting {
 impl Rewriting {
     fn args(&self, blocks: &[Arg]) -> Vec<Arg> {
         std::iter::once(self.layout.arg()).chain(blocks.iter().cloned()).collect()
-    }
-
-    /// Of tasks that write parts.
-    fn options(&self, place: Place, outside_bytes: u64) -> TaskOptions {
-        let scratch_bytes = vec![MESSAGE_BYTES];
-        TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() }
     }
 }
 
