@@ -8,8 +8,8 @@ use std::thread;
 
 use exobus_actors::ids::JobId;
 use exobus_files::{
-    ALIGNMENT, AlignedBuffer, Claimant, Claimed, ContentHash, FileError, Location, OutputFolder, Token, WriteFile,
-    content_hash, part_name,
+    ALIGNMENT, AlignedBuffer, Claimant, Claimed, ContentHash, FileError, IoBuffer, Location, OutputFolder, Planned,
+    Token, WriteFile, WriteRequest, content_hash, part_name,
 };
 
 use super::input::lock;
@@ -69,7 +69,7 @@ pub fn generate_file_until(
 ) -> Result<Option<Generated>, FileError> {
     let location = Location::from(path);
     let system = location.system()?;
-    let begin = |bytes| system.create_new(&location, bytes);
+    let begin = |bytes| system.create_new(&location, planned(bytes));
     // It gets its name with its last record.
     let parts = Parts(vec![Part { begin: Box::new(begin), start, records }]);
     Ok(parts.generate(mode, threads, stop)?.map(|(generated, _)| generated))
@@ -135,7 +135,7 @@ fn generate_parts(
     let names: Vec<String> = (0..files).map(|index| part_name(index, files)).collect();
     let part = |(index, name): (usize, &String)| {
         let (name, folder) = (name.clone(), &folder);
-        let begin = Box::new(move |bytes| folder.begin(&name, ATTEMPT, bytes));
+        let begin = Box::new(move |bytes| folder.begin(&name, ATTEMPT, planned(bytes)));
         let (first, next) = (first_of(index), first_of(index + 1));
         Part { begin, start: start.wrapping_add(u128::from(first)), records: next - first }
     };
@@ -147,6 +147,10 @@ fn generate_parts(
     };
     folder.commit(ATTEMPT, (PROGRAM, &record_schema()), |take| (0..files).try_for_each(|index| take(&token(index))))?;
     Ok(Some(generated))
+}
+
+fn planned(bytes: u64) -> Planned {
+    Planned { bytes, request_bytes: REQUEST_BYTES as u64 }
 }
 
 /// Begins a file of so many bytes.
@@ -190,9 +194,10 @@ impl Parts<'_> {
         thread::scope(|scope| {
             let work = || {
                 // A buffer costs nothing before it is touched.
-                let mut buffer = AlignedBuffer::new(REQUEST_BYTES);
+                let mut buffer: IoBuffer = Box::new(AlignedBuffer::new(REQUEST_BYTES));
                 while let Some(request) = Progress::next(&state, &self.0).filter(|_| !stop()) {
-                    let written = request.run(&generator, &mut buffer);
+                    let written;
+                    (buffer, written) = request.run(&generator, buffer);
                     lock(&state).account(request.index, written);
                 }
             };
@@ -281,26 +286,28 @@ impl Progress {
 
 impl Request<'_> {
     /// Makes and writes the records; the name of the file is with the last ones.
-    fn run(&self, generator: &Generator, buffer: &mut AlignedBuffer) -> Result<(Generated, Written), FileError> {
-        let file = self.open.get(self.part)?;
-        let bytes = self.records as usize * RECORD_BYTES;
-        let records = &mut buffer[..bytes];
+    fn run(&self, generator: &Generator, mut buffer: IoBuffer) -> (IoBuffer, Result<(Generated, Written), FileError>) {
+        let file = match self.open.get(self.part) {
+            Ok(file) => file,
+            Err(error) => return (buffer, Err(error)),
+        };
+        let used = self.records as usize * RECORD_BYTES;
+        let records = &mut buffer[..used];
         generator.fill(self.part.start.wrapping_add(u128::from(self.from)), records);
         let generated = Generated {
             records: self.records,
-            bytes: bytes as u64,
+            bytes: used as u64,
             checksum: checksum(records),
             row_hash: row_hash_sum(records),
         };
         // Requests begin where blocks do.
         let hash = ContentHash::of_blocks(self.from * RECORD_BYTES as u64 / content_hash::BLOCK_BYTES as u64, records);
-        let padded = bytes.next_multiple_of(ALIGNMENT);
-        buffer[bytes..padded].fill(0);
-        let index = (self.from / REQUEST_ROWS) as u32;
-        file.write(index, self.from * RECORD_BYTES as u64, &buffer[..padded], bytes)?;
-        let is_last = self.open.unwritten.fetch_sub(self.records, Ordering::AcqRel) == self.records;
-        let temporary = if is_last { file.finish(self.part.bytes())? } else { String::new() };
-        Ok((generated, Written { temporary, hash }))
+        buffer[used..used.next_multiple_of(ALIGNMENT)].fill(0);
+        let (index, offset) = ((self.from / REQUEST_ROWS) as u32, self.from * RECORD_BYTES as u64);
+        let (buffer, written) = file.write(WriteRequest { index, offset, used, buffer });
+        let is_last = || self.open.unwritten.fetch_sub(self.records, Ordering::AcqRel) == self.records;
+        let ended = written.and_then(|()| if is_last() { file.finish(self.part.bytes()) } else { Ok(String::new()) });
+        (buffer, ended.map(|temporary| (generated, Written { temporary, hash })))
     }
 }
 

@@ -188,6 +188,12 @@ pub enum FileError {
         /// What was needed.
         expected: &'static str,
     },
+    /// Nothing can be written there.
+    #[error("{}: web servers are read only", path.display())]
+    ReadOnly {
+        /// The URL.
+        path: PathBuf,
+    },
     /// A URL has a scheme that no file system is registered for.
     #[error("{}: there are no files of scheme {scheme} here; known are paths and {known}", path.display())]
     UnknownScheme {

@@ -32,15 +32,17 @@ pub use buffer::AlignedBuffer;
 pub use content_hash::ContentHash;
 pub use error::FileError;
 pub use folder::{
-    CLAIM, Claim, ClaimLock, Claimant, Claimed, CommitError, FolderBackend, LockState, MANIFEST, Made, Manifest,
-    ManifestFile, ManifestWriter, Met, OutputFolder, Schema, Standing, Tokens, Verdict, check_output_folder,
+    CLAIM, Claim, ClaimLock, Claimant, Claimed, CommitError, FolderBackend, Format, LockState, MANIFEST, Made,
+    Manifest, ManifestFile, ManifestWriter, Met, OutputFolder, Schema, Standing, Tokens, Verdict, check_output_folder,
 };
 pub use inputs::{visit_files, visit_table_files};
 pub use local::{DirectFile, LocalFiles, Placed, place, sync_dir};
 pub use location::{Location, is_hidden, says_value};
 pub use output::{IoBuffer, OutputFile, Token, is_inside, part_name, range_name};
 pub use registry::register;
-pub use system::{Access, Entries, Entry, FileStatus, FileSystem, Kind, ReadFile, Version, WriteFile};
+pub use system::{
+    Access, Entries, Entry, FileStatus, FileSystem, Kind, Planned, ReadFile, Version, WriteFile, WriteRequest,
+};
 
 /// What offset, length and memory of a direct request must be a multiple of, in bytes. 512 would do on some disks.
 pub const ALIGNMENT: usize = 4096;

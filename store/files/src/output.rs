@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use serde::{Deserialize, Serialize};
 
 use crate::content_hash::Hashing;
-use crate::{ALIGNMENT, ContentHash, FileError, ManifestFile, WriteFile};
+use crate::{ALIGNMENT, ContentHash, FileError, ManifestFile, WriteFile, WriteRequest};
 
 /// Memory for output, lent by value: it travels to the writing thread and back. Its address should be a multiple of
 /// [`ALIGNMENT`] (else writes are buffered); of its length only whole multiples are used.
@@ -44,17 +44,9 @@ impl Token {
     }
 }
 
-/// A full buffer on its way to the disk, and the answer.
-struct Write {
-    index: u32,
-    offset: u64,
-    bytes: usize,
-    buffer: IoBuffer,
-}
-
 struct Writer {
     /// `None` once no more will come.
-    requests: Option<SyncSender<Write>>,
+    requests: Option<SyncSender<WriteRequest>>,
     done: Receiver<(IoBuffer, Result<(), FileError>)>,
     thread: Option<JoinHandle<()>>,
 }
@@ -97,6 +89,11 @@ impl OutputFile {
             requests: 0,
             offset: 0,
         }
+    }
+
+    /// How long the requests of a file are that is written through these buffers.
+    pub(crate) fn request_bytes(buffers: &[IoBuffer]) -> u64 {
+        buffers.iter().map(usable).min().unwrap_or(0) as u64
     }
 
     /// Bytes written so far.
@@ -160,7 +157,8 @@ impl OutputFile {
             let padded = self.filled.next_multiple_of(ALIGNMENT);
             self.hashing.write(&buffer[..self.filled]);
             buffer[self.filled..padded].fill(0);
-            let written = self.file.write(self.requests, self.offset, &buffer[..padded], self.filled);
+            let (index, offset, used) = (self.requests, self.offset, self.filled);
+            let (buffer, written) = self.file.write(WriteRequest { index, offset, used, buffer });
             self.free.push(buffer);
             written?;
         }
@@ -183,21 +181,17 @@ impl OutputFile {
         }
         let Some(buffer) = self.filling.take() else { return Ok(()) };
         self.hashing.write(&buffer[..self.filled]);
-        if self.writer.is_none() {
-            // There is no thread left: slower, and as good.
-            let written = self.file.write(self.requests, self.offset, &buffer[..self.filled], self.filled);
-            self.requests += 1;
-            self.offset += self.filled as u64;
-            self.filled = 0;
-            self.free.push(buffer);
-            return written;
-        }
-        let request = Write { index: self.requests, offset: self.offset, bytes: self.filled, buffer };
-        let writer = self.writer.as_ref().expect("started above");
-        let requests = writer.requests.as_ref().expect("open until the file is dropped");
+        let request = WriteRequest { index: self.requests, offset: self.offset, used: self.filled, buffer };
         self.requests += 1;
         self.offset += self.filled as u64;
         self.filled = 0;
+        let Some(writer) = &self.writer else {
+            // There is no thread left: slower, and as good.
+            let (buffer, written) = self.file.write(request);
+            self.free.push(buffer);
+            return written;
+        };
+        let requests = writer.requests.as_ref().expect("open until the file is dropped");
         self.in_flight += 1;
         requests.send(request).map_err(|_| self.thread_ended())
     }
@@ -241,12 +235,11 @@ impl Writer {
     fn start(file: Arc<dyn WriteFile>, buffers: usize) -> Result<Writer, FileError> {
         let location = file.location().clone();
         // Neither channel ever blocks: there are no more messages than buffers.
-        let (requests, incoming) = sync_channel::<Write>(buffers);
+        let (requests, incoming) = sync_channel::<WriteRequest>(buffers);
         let (answers, done) = sync_channel(buffers);
         let work = move || {
-            for Write { index, offset, bytes, buffer } in incoming {
-                let written = file.write(index, offset, &buffer[..bytes], bytes);
-                if answers.send((buffer, written)).is_err() {
+            for request in incoming {
+                if answers.send(file.write(request)).is_err() {
                     return;
                 }
             }

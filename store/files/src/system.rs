@@ -1,7 +1,7 @@
 //! What a file system owes.
 
 use std::ffi::OsString;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use exobus_store::JobId;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::{FileError, FolderBackend, Location, LockState};
+use crate::{FileError, FolderBackend, IoBuffer, Location, LockState};
 
 /// Files in folders, whether these are folders or what names begin with.
 pub trait FileSystem: Debug + Send + Sync {
@@ -53,11 +53,10 @@ pub trait FileSystem: Debug + Send + Sync {
     fn read_small(&self, file: &Location, bytes_max: u64) -> Result<Option<Vec<u8>>, FileError>;
 
     /// Begins a file that no job's folder has: it gets its name when it is [finished](WriteFile::finish), and replaces nothing then.
-    /// `bytes_hint` as for [`OutputFolder::create`](crate::OutputFolder::create).
     ///
     /// # Errors
     /// [`FileError::Exists`]; [`FileError::WrongKind`]: that is no name of a file; what the system says.
-    fn create_new(&self, file: &Location, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError>;
+    fn create_new(&self, file: &Location, planned: Planned) -> Result<Arc<dyn WriteFile>, FileError>;
 
     /// A folder that a job writes to; nothing is done yet.
     ///
@@ -71,6 +70,12 @@ pub trait FileSystem: Debug + Send + Sync {
     /// As there.
     fn check_output_folder(&self, folder: &Location) -> Result<(), FileError>;
 
+    /// How long the requests are, in bytes, that files are written with best; 0: as they come. Shorter ones are put together, in memory that
+    /// nobody has granted.
+    fn write_bytes(&self) -> u64 {
+        0
+    }
+
     /// Tries to lock the claim on a folder, whose ever that is.
     ///
     /// # Errors
@@ -78,6 +83,37 @@ pub trait FileSystem: Debug + Send + Sync {
     fn lock_claim(&self, _folder: &Location) -> Result<LockState, FileError> {
         Ok(LockState::Unknown)
     }
+}
+
+/// One of the requests that make up a file, from front to back.
+pub struct WriteRequest {
+    /// Which one.
+    pub index: u32,
+    /// Where in the file its bytes begin.
+    pub offset: u64,
+    /// How many of the buffer's bytes these are: its first ones. What is behind them may be written, too, and is cut off at the end.
+    pub used: usize,
+    /// Memory of who writes, which is given back. Direct where the offset, and address and length of the buffer, are multiples of
+    /// [`ALIGNMENT`](crate::ALIGNMENT).
+    pub buffer: IoBuffer,
+}
+
+impl fmt::Debug for WriteRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, offset, used, .. } = self;
+        let mut text = f.debug_struct("WriteRequest");
+        text.field("index", index).field("offset", offset).field("used", used).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a file that begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planned {
+    /// How long it will be, in bytes, where that is known, else 0: room for it is taken at once where there can be, so that a full disk
+    /// shows early.
+    pub bytes: u64,
+    /// How long each of its requests is, in bytes, but for the last one.
+    pub request_bytes: u64,
 }
 
 /// What is in a folder.
@@ -135,14 +171,12 @@ pub trait WriteFile: Debug + Send + Sync {
     /// Where it is until it is committed, for errors.
     fn location(&self) -> &Location;
 
-    /// Request `index` of those that make up the file, from front to back: writes the first `used` bytes of `buffer` at byte `offset`. What is behind
-    /// them may be written, too, and is cut off at the end. Requests that are under way may be done in any order.
-    ///
-    /// Direct where offset, memory and length of `buffer` are multiples of [`ALIGNMENT`](crate::ALIGNMENT).
+    /// Writes one of the requests that make up the file; the buffer comes back, that one or another of its length. Requests that are under way may be done
+    /// in any order.
     ///
     /// # Errors
     /// [`FileError::DiskFull`]; what the system says.
-    fn write(&self, index: u32, offset: u64, buffer: &[u8], used: usize) -> Result<(), FileError>;
+    fn write(&self, request: WriteRequest) -> (IoBuffer, Result<(), FileError>);
 
     /// Ends the file, of so many bytes, when all requests are done; what a [`Token`](crate::Token) calls it, equally long for all attempts at a
     /// file. It is on the disk then, and so is that name: the log of a job that says so is, too, and must not say more than a power cut

@@ -1,14 +1,28 @@
 //! Files by themselves: written once, found, read.
 
 use super::{Fixture, is_file, is_missing, names, read, some_bytes};
-use crate::{ALIGNMENT, Access, AlignedBuffer, FileError, Kind, Location};
+use crate::{ALIGNMENT, Access, AlignedBuffer, FileError, Kind, Location, Planned, WriteFile, WriteRequest};
+
+fn planned(bytes: usize, request_bytes: usize) -> Planned {
+    Planned { bytes: bytes as u64, request_bytes: request_bytes as u64 }
+}
+
+/// Writes a request; what is behind its bytes in the buffer is none of the file.
+fn write_request(file: &dyn WriteFile, index: u32, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+    let mut buffer = AlignedBuffer::new(bytes.len().next_multiple_of(ALIGNMENT));
+    buffer.fill(0xff);
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    let length = buffer.len();
+    let (buffer, written) = file.write(WriteRequest { index, offset, used: bytes.len(), buffer: Box::new(buffer) });
+    assert_eq!(buffer.len(), length, "it comes back, or another one of its length");
+    written
+}
 
 /// Writes a file in one request.
 fn write(file: &Location, bytes: &[u8]) {
-    let begun = file.system().unwrap().create_new(file, bytes.len() as u64).unwrap();
-    let mut buffer = AlignedBuffer::new(bytes.len().next_multiple_of(ALIGNMENT));
-    buffer[..bytes.len()].copy_from_slice(bytes);
-    begun.write(0, 0, &buffer, bytes.len()).unwrap();
+    let begun =
+        file.system().unwrap().create_new(file, planned(bytes.len(), bytes.len().next_multiple_of(ALIGNMENT))).unwrap();
+    write_request(&*begun, 0, 0, bytes).unwrap();
     begun.finish(bytes.len() as u64).unwrap();
 }
 
@@ -27,10 +41,8 @@ pub fn nothing_is_found_where_nothing_is(fixture: &Fixture) {
 pub fn a_file_is_there_when_it_is_finished_and_not_before(fixture: &Fixture) {
     let file = fixture.folder.join("file");
     let system = file.system().unwrap();
-    let begun = system.create_new(&file, 5).unwrap();
-    let mut buffer = AlignedBuffer::new(ALIGNMENT);
-    buffer[..5].copy_from_slice(b"whole");
-    begun.write(0, 0, &buffer, 5).unwrap();
+    let begun = system.create_new(&file, planned(5, ALIGNMENT)).unwrap();
+    write_request(&*begun, 0, 0, b"whole").unwrap();
     assert!(is_missing(system.look_up(&file)));
     assert_eq!(names(&fixture.folder), [""; 0]);
     begun.finish(5).unwrap();
@@ -39,7 +51,7 @@ pub fn a_file_is_there_when_it_is_finished_and_not_before(fixture: &Fixture) {
     drop(begun);
     assert_eq!(read(&file).unwrap(), b"whole");
     let empty = fixture.folder.join("empty");
-    system.create_new(&empty, 0).unwrap().finish(0).unwrap();
+    system.create_new(&empty, Planned::default()).unwrap().finish(0).unwrap();
     assert_eq!(read(&empty).unwrap(), b"");
 }
 
@@ -47,8 +59,8 @@ pub fn a_file_is_there_when_it_is_finished_and_not_before(fixture: &Fixture) {
 pub fn nothing_is_left_of_a_file_that_is_dropped_unfinished(fixture: &Fixture) {
     let file = fixture.folder.join("file");
     let system = file.system().unwrap();
-    let begun = system.create_new(&file, 0).unwrap();
-    begun.write(0, 0, &AlignedBuffer::new(ALIGNMENT), ALIGNMENT).unwrap();
+    let begun = system.create_new(&file, planned(0, ALIGNMENT)).unwrap();
+    write_request(&*begun, 0, 0, &[0; ALIGNMENT]).unwrap();
     drop(begun);
     assert!(is_missing(system.look_up(&file)));
     assert_eq!((fixture.count)(&fixture.folder), 0);
@@ -58,12 +70,12 @@ pub fn nothing_is_left_of_a_file_that_is_dropped_unfinished(fixture: &Fixture) {
 pub fn no_file_is_replaced(fixture: &Fixture) {
     let file = fixture.folder.join("file");
     let system = file.system().unwrap();
-    let late = system.create_new(&file, 0).unwrap();
-    late.write(0, 0, &AlignedBuffer::new(ALIGNMENT), 3).unwrap();
+    let late = system.create_new(&file, planned(0, ALIGNMENT)).unwrap();
+    write_request(&*late, 0, 0, &[0; 3]).unwrap();
     (fixture.put)(&file, b"first");
     assert!(matches!(late.finish(3), Err(FileError::Exists { .. })));
     drop(late);
-    assert!(matches!(system.create_new(&file, 0), Err(FileError::Exists { .. })));
+    assert!(matches!(system.create_new(&file, planned(0, ALIGNMENT)), Err(FileError::Exists { .. })));
     assert_eq!((read(&file).unwrap(), names(&fixture.folder)), (b"first".to_vec(), vec!["file".to_owned()]));
 }
 
@@ -71,15 +83,11 @@ pub fn no_file_is_replaced(fixture: &Fixture) {
 pub fn requests_make_up_a_file_in_whatever_order_they_are_done(fixture: &Fixture) {
     let file = fixture.folder.join("file");
     let bytes = some_bytes(2 * ALIGNMENT + 100, 7);
-    let begun = file.system().unwrap().create_new(&file, bytes.len() as u64).unwrap();
+    let begun = file.system().unwrap().create_new(&file, planned(bytes.len(), ALIGNMENT)).unwrap();
     for index in [2, 0, 1] {
         let from = index * ALIGNMENT;
         let used = (bytes.len() - from).min(ALIGNMENT);
-        // What is behind them is none of the file.
-        let mut buffer = AlignedBuffer::new(ALIGNMENT);
-        buffer.fill(0xff);
-        buffer[..used].copy_from_slice(&bytes[from..from + used]);
-        begun.write(index as u32, from as u64, &buffer, used).unwrap();
+        write_request(&*begun, index as u32, from as u64, &bytes[from..from + used]).unwrap();
     }
     begun.finish(bytes.len() as u64).unwrap();
     assert!(read(&file).unwrap() == bytes);

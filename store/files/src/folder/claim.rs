@@ -146,7 +146,12 @@ impl Claim {
         match folder.system().and_then(|system| system.lock_claim(&folder)) {
             Ok(LockState::Held) => return Standing::Runs,
             Ok(LockState::Ours(_)) => {}
-            Ok(LockState::Unknown) | Err(_) => return Standing::Elsewhere,
+            // Who holds its log is known here all the same. Where there is no such file, another machine may have this one's name.
+            Ok(LockState::Unknown) => {
+                let standing = self.log.as_deref().map(log_standing);
+                return standing.filter(|standing| *standing != Standing::Over).unwrap_or(Standing::Elsewhere);
+            }
+            Err(_) => return Standing::Elsewhere,
         }
         match &self.log {
             Some(log) => log_standing(log),

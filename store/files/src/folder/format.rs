@@ -10,13 +10,14 @@ use serde::de::DeserializeOwned;
 use crate::{FileError, Location};
 
 /// A kind of file.
-pub(crate) struct Format {
+#[derive(Debug)]
+pub struct Format {
     /// The field that holds the version.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The version that is written and read.
-    pub(crate) version: u64,
+    pub version: u64,
     /// A longer file is none of ours, bytes.
-    pub(crate) bytes_max: u64,
+    pub bytes_max: u64,
 }
 
 impl Format {
@@ -27,7 +28,10 @@ impl Format {
     }
 
     /// What `bytes` of the file `path` say.
-    pub(crate) fn decode<T: DeserializeOwned>(&self, path: &Path, bytes: &[u8]) -> Result<T, FileError> {
+    ///
+    /// # Errors
+    /// They are damaged, or of another version.
+    pub fn decode<T: DeserializeOwned>(&self, path: &Path, bytes: &[u8]) -> Result<T, FileError> {
         let damaged =
             |error: serde_json::Error| FileError::Damaged { path: path.to_owned(), reason: error.to_string() };
         // What another version is like nobody knows but that it has its number here.

@@ -18,10 +18,11 @@ use exobus_store::JobId;
 
 pub(crate) use claim::FORMAT as CLAIM_FORMAT;
 pub use claim::{CLAIM, Claim, Claimant, LockState, Met, Standing};
+pub use format::Format;
 pub(crate) use manifest::FORMAT as MANIFEST_FORMAT;
 pub use manifest::{MANIFEST, Manifest, ManifestFile, ManifestWriter, Schema};
 
-use crate::{FileError, IoBuffer, Location, OutputFile, Token, WriteFile, is_inside, says_value};
+use crate::{FileError, IoBuffer, Location, OutputFile, Planned, Token, WriteFile, is_inside, says_value};
 
 /// The folder, as one job sees it.
 #[derive(Debug)]
@@ -84,7 +85,7 @@ pub trait FolderBackend: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As there.
-    fn begin(&self, name: &str, attempt: &str, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError>;
+    fn begin(&self, name: &str, attempt: &str, planned: Planned) -> Result<Arc<dyn WriteFile>, FileError>;
 
     /// As [`OutputFolder::abort`].
     ///
@@ -192,8 +193,7 @@ impl OutputFolder {
     }
 
     /// Begins the file `name`, which may be in folders of this one (`day=1/part-00000`), to be written through `buffers`, as [`OutputFile`] does. `attempt` tells attempts at the same file apart; what an earlier
-    /// life of the same attempt left is replaced. `bytes_hint`: how long it will be, in bytes, where that is known, else 0: room for it is
-    /// taken at once, so that a full disk shows early.
+    /// life of the same attempt left is replaced. `bytes_hint`: how long it will be, as in [`Planned::bytes`].
     ///
     /// # Errors
     /// The folder is not there or not writable; the disk is full.
@@ -207,7 +207,8 @@ impl OutputFolder {
         buffers: Vec<IoBuffer>,
         bytes_hint: u64,
     ) -> Result<OutputFile, FileError> {
-        Ok(OutputFile::new(self.begin(name, attempt, bytes_hint)?, name, buffers))
+        let planned = Planned { bytes: bytes_hint, request_bytes: OutputFile::request_bytes(&buffers) };
+        Ok(OutputFile::new(self.begin(name, attempt, planned)?, name, buffers))
     }
 
     /// As [`create`](Self::create), for who writes requests itself and makes the token.
@@ -217,10 +218,10 @@ impl OutputFolder {
     ///
     /// # Panics
     /// As there.
-    pub fn begin(&self, name: &str, attempt: &str, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
+    pub fn begin(&self, name: &str, attempt: &str, planned: Planned) -> Result<Arc<dyn WriteFile>, FileError> {
         assert!(is_inside(name) && !attempt.contains('/'), "names inside a directory: {name:?}, {attempt:?}");
         assert!(!attempt.contains('.'), "the name ends where the attempt begins: {attempt:?}");
-        self.backend.begin(name, attempt, bytes_hint)
+        self.backend.begin(name, attempt, planned)
     }
 
     /// Removes a finished file that will not be committed. Doing it again changes nothing; after the commit, only what was left of the attempt

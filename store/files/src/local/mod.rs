@@ -23,8 +23,8 @@ pub use write::sync_dir;
 use self::folder::LocalFolder;
 use self::write::AttemptFile;
 use crate::{
-    Access, CLAIM, Entries, FileError, FileStatus, FileSystem, FolderBackend, Kind, Location, LockState, ReadFile,
-    Version, WriteFile,
+    Access, CLAIM, Entries, FileError, FileStatus, FileSystem, FolderBackend, Kind, Location, LockState, Planned,
+    ReadFile, Version, WriteFile,
 };
 
 /// The file system of this machine: of all paths, and of URLs `file:///path`.
@@ -64,7 +64,7 @@ impl FileSystem for LocalFiles {
         small::read_small(path_of(file)?, bytes_max)
     }
 
-    fn create_new(&self, file: &Location, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
+    fn create_new(&self, file: &Location, planned: Planned) -> Result<Arc<dyn WriteFile>, FileError> {
         let path = path_of(file)?;
         if path.symlink_metadata().is_ok() {
             return Err(FileError::Exists { path: path.to_path_buf() });
@@ -77,7 +77,7 @@ impl FileSystem for LocalFiles {
             _ => Path::new("."),
         };
         let begun = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
-        Ok(Arc::new(AttemptFile::begin(directory, &begun, Some(path), bytes_hint)?))
+        Ok(Arc::new(AttemptFile::begin(directory, &begun, Some(path), planned.bytes)?))
     }
 
     fn output_folder(&self, folder: &Location, job: JobId) -> Result<Box<dyn FolderBackend>, FileError> {

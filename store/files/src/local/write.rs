@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::direct::DirectFile;
 use super::place::{Placed, place};
-use crate::{FileError, Location, ReadFile as _, WriteFile};
+use crate::{ALIGNMENT, FileError, IoBuffer, Location, ReadFile as _, WriteFile, WriteRequest};
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -54,8 +54,11 @@ impl WriteFile for AttemptFile {
         self.file.location()
     }
 
-    fn write(&self, _index: u32, offset: u64, buffer: &[u8], _used: usize) -> Result<(), FileError> {
-        self.file.write_at(offset, buffer)
+    fn write(&self, request: WriteRequest) -> (IoBuffer, Result<(), FileError>) {
+        let WriteRequest { offset, used, buffer, .. } = request;
+        let padded = used.next_multiple_of(ALIGNMENT).min(buffer.len());
+        let written = self.file.write_at(offset, &buffer[..padded]);
+        (buffer, written)
     }
 
     fn finish(&self, bytes: u64) -> Result<String, FileError> {

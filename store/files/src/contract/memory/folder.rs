@@ -13,7 +13,7 @@ use exobus_store::JobId;
 use super::{Bucket, MemoryFiles, PutNew, key};
 use crate::{
     CLAIM, Claim, ClaimLock, Claimant, Claimed, CommitError, ContentHash, FileError, FolderBackend, Location, MANIFEST,
-    Made, Manifest, ManifestWriter, Met, Token, Tokens, Verdict, WriteFile,
+    Made, Manifest, ManifestWriter, Met, Planned, Token, Tokens, Verdict, WriteFile, WriteRequest,
 };
 
 /// The folder, as one job sees it.
@@ -148,7 +148,8 @@ impl MemoryFolder {
         tokens(&mut |token| manifest.add(&token.listed()).map_err(failed))?;
         manifest.end().map_err(failed)?;
         let manifest = self.files.begin(&self.folder.join(MANIFEST), Some(self.job));
-        manifest.write(0, 0, &bytes, bytes.len())?;
+        let used = bytes.len();
+        manifest.write(WriteRequest { index: 0, offset: 0, used, buffer: Box::new(bytes) }).1?;
         if self.own_claim()?.is_none() {
             let now = Claim::read(&self.folder)?.map(Box::new);
             return Err(FileError::ClaimLost { path: self.folder.to_path_buf(), job: self.job, now }.into());
@@ -202,7 +203,7 @@ impl FolderBackend for MemoryFolder {
         self.folder.clone()
     }
 
-    fn begin(&self, name: &str, _attempt: &str, _bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
+    fn begin(&self, name: &str, _attempt: &str, _planned: Planned) -> Result<Arc<dyn WriteFile>, FileError> {
         Ok(Arc::new(self.files.begin(&self.folder.join(name), Some(self.job))))
     }
 

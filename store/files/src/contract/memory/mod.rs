@@ -11,8 +11,8 @@ use exobus_store::JobId;
 
 use self::folder::MemoryFolder;
 use crate::{
-    Access, Claim, Entries, Entry, FileError, FileStatus, FileSystem, FolderBackend, Kind, Location, ReadFile, Version,
-    WriteFile, is_hidden,
+    Access, Claim, Entries, Entry, FileError, FileStatus, FileSystem, FolderBackend, IoBuffer, Kind, Location, Planned,
+    ReadFile, Version, WriteFile, WriteRequest, is_hidden,
 };
 
 /// See the module. Clones are the same file system.
@@ -179,7 +179,7 @@ impl FileSystem for MemoryFiles {
         Ok(object.map(|object| object.bytes[..object.bytes.len().min(bytes_max as usize)].to_vec()))
     }
 
-    fn create_new(&self, file: &Location, _bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
+    fn create_new(&self, file: &Location, _planned: Planned) -> Result<Arc<dyn WriteFile>, FileError> {
         match self.is_there(file)? {
             true => Err(FileError::Exists { path: file.to_path_buf() }),
             false => Ok(Arc::new(self.begin(file, None))),
@@ -247,14 +247,16 @@ impl WriteFile for MemoryUpload {
         &self.location
     }
 
-    fn write(&self, index: u32, offset: u64, buffer: &[u8], used: usize) -> Result<(), FileError> {
-        match self.files.bucket().uploads.get_mut(&self.upload) {
+    fn write(&self, request: WriteRequest) -> (IoBuffer, Result<(), FileError>) {
+        let WriteRequest { index, offset, used, buffer } = request;
+        let written = match self.files.bucket().uploads.get_mut(&self.upload) {
             Some(upload) => {
                 upload.pieces.insert(index, buffer[..used].to_vec());
                 Ok(())
             }
             None => Err(FileError::io(&self.location, "upload", offset, io::ErrorKind::NotFound.into())),
-        }
+        };
+        (buffer, written)
     }
 
     fn finish(&self, bytes: u64) -> Result<String, FileError> {

@@ -40,7 +40,7 @@ use super::write::{AttemptFile, sync_dir, temporary_name};
 use crate::folder::CLAIM_FORMAT;
 use crate::{
     CLAIM, Claim, ClaimLock, Claimant, Claimed, CommitError, ContentHash, FileError, FolderBackend, Location,
-    LockState, MANIFEST, Made, Manifest, ManifestWriter, Met, Standing, Token, Tokens, Verdict, WriteFile,
+    LockState, MANIFEST, Made, Manifest, ManifestWriter, Met, Planned, Standing, Token, Tokens, Verdict, WriteFile,
     output::folders_of,
 };
 use directory::{is_empty_but, make_dir, make_dirs, make_folder, remove_dir, remove_file, visible_names};
@@ -460,12 +460,12 @@ impl FolderBackend for LocalFolder {
         self.temporaries().into()
     }
 
-    fn begin(&self, name: &str, attempt: &str, bytes_hint: u64) -> Result<Arc<dyn WriteFile>, FileError> {
+    fn begin(&self, name: &str, attempt: &str, planned: Planned) -> Result<Arc<dyn WriteFile>, FileError> {
         let temporaries = self.temporaries();
         if let Some(folders) = folders_of(name).next_back() {
             make_dirs(&temporaries, folders)?;
         }
-        Ok(Arc::new(AttemptFile::begin(&temporaries, &temporary_name(name, attempt), None, bytes_hint)?))
+        Ok(Arc::new(AttemptFile::begin(&temporaries, &temporary_name(name, attempt), None, planned.bytes)?))
     }
 
     fn abort(&self, token: &Token) -> Result<(), FileError> {

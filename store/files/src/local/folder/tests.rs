@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::*;
-use crate::{AlignedBuffer, IoBuffer, OutputFile, OutputFolder, Schema, check_output_folder};
+use crate::{AlignedBuffer, IoBuffer, OutputFile, OutputFolder, Planned, Schema, check_output_folder};
 
 const PARTS: usize = 3;
 const TEST: Claimant<'static> = Claimant { program: "test", cluster: None, log: None };
@@ -676,7 +676,7 @@ fn a_job_that_has_committed_and_does_not_know_it_writes_its_files_and_commits_ag
     world.folder(other).reopen().unwrap();
     assert!(!world.folder(other).temporaries().exists(), "the folder is not that job's");
     let buffers = vec![Box::new(AlignedBuffer::new(4096)) as IoBuffer];
-    let file = OutputFile::new(folder.begin("part-00000", "2", 0).unwrap(), "part-00000", buffers);
+    let file = OutputFile::new(folder.begin("part-00000", "2", Planned::default()).unwrap(), "part-00000", buffers);
     // A host that was frozen while it committed goes on with that.
     commit(&folder).unwrap();
     assert!(!folder.temporaries().exists());
