@@ -33,7 +33,7 @@ use crate::task::{Arg, Description, FunctionName, JobError, Output, Returns, Tas
 pub struct Futures(Rc<Inner>);
 
 /// What undoes something that a program has made outside.
-pub(crate) type CleanUp = Box<dyn FnOnce()>;
+pub(crate) type CleanUp = Box<dyn FnOnce() + Send>;
 
 struct Inner {
     job: JobId,
@@ -640,12 +640,12 @@ impl Futures {
 
     /// Has `clean_up` called when the job is over, however it ended: its end is durable where it is logged, and no run of it goes on
     /// or begins any more, here or elsewhere. What was asked for last is called first, after the program is dropped and before who waits
-    /// for the job is told.
+    /// for the job is told. It is called on a thread of its own, and may take as long as it takes.
     ///
     /// A program that has made something outside undoes it here, and never when it fails or is dropped itself: the job may be
     /// another run's by then, or may be run again, by which what was made is used. A run that ends without its job calls nothing; nor
     /// does one whose process is killed.
-    pub fn when_over(&self, clean_up: impl FnOnce() + 'static) {
+    pub fn when_over(&self, clean_up: impl FnOnce() + Send + 'static) {
         self.0.when_over.borrow_mut().push(Box::new(clean_up));
     }
 

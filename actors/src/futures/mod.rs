@@ -20,7 +20,7 @@ mod window;
 
 pub use crate::joblog::NodeShape;
 pub use api::Futures;
-pub(crate) use api::FuturesParts;
+pub(crate) use api::{CleanUp, FuturesParts};
 pub use arrivals::Arrivals;
 pub use call::{FoundCopy, Notify, ProgramCall};
 pub use choices::Choices;

@@ -6,19 +6,21 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::{oneshot, watch};
+use tracing::warn;
 
 use super::close;
 use crate::admission::Ticket;
 use crate::event::{Event, EventKind, EventSink};
-use crate::futures::{Choices, Futures, FuturesParts, KeepCalls, OtherJobs, ProgramCall};
+use crate::futures::{Choices, CleanUp, Compute, Futures, FuturesParts, KeepCalls, OtherJobs, ProgramCall};
 use crate::host::NodeParts;
 use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
 use crate::joblog::NodeShape;
@@ -49,7 +51,7 @@ pub(crate) struct JobRun {
     /// Whether it may begin.
     pub(crate) admission: Ticket,
     /// Called when the job is over, after what its program has asked for: see [`Program`](crate::registry::Program).
-    pub(crate) give_back: Option<Box<dyn FnOnce()>>,
+    pub(crate) give_back: Option<CleanUp>,
 }
 
 /// How a run ended.
@@ -181,12 +183,11 @@ impl JobRun {
             () = tell_changes(changes, &owner) => unreachable!("it waits for ever"),
         };
         drop(drive);
-        let clean_ups = handle.take_clean_ups();
-        let clean_up = || clean_ups.into_iter().rev().chain(give_back).for_each(|clean_up| clean_up());
+        let clean_ups: Vec<CleanUp> = handle.take_clean_ups().into_iter().rev().chain(give_back).collect();
         match outcome {
             Ok(JobOutcome::Over { result, nodes, owner_bytes_peak }) => {
                 // Before others are told that it is over.
-                clean_up();
+                clean_up(&*node.compute, clean_ups).await;
                 node.over.add(job);
                 let kept = match &result {
                     Ok(_) => kept.take(),
@@ -212,10 +213,37 @@ impl JobRun {
             Ok(JobOutcome::Abandoned { reason }) | Err(reason) if logs.is_some() => RunEnd::Abandoned(reason),
             Ok(JobOutcome::Abandoned { reason }) | Err(reason) => {
                 // Without a log nobody can take it up.
-                clean_up();
+                clean_up(&*node.compute, clean_ups).await;
                 RunEnd::Over(JobEnd::failed(JobError::Runtime { reason }))
             }
         }
+    }
+}
+
+/// Calls what is to be called when a job is over, on a thread: an object store answers when it does, and others live on this one.
+async fn clean_up(compute: &dyn Compute, clean_ups: Vec<CleanUp>) {
+    if clean_ups.is_empty() {
+        return;
+    }
+    let (done, ended) = oneshot::channel();
+    let clean_ups = Arc::new(Mutex::new(clean_ups));
+    let call_all = |clean_ups: &Mutex<Vec<CleanUp>>| {
+        for clean_up in std::mem::take(&mut *clean_ups.lock()) {
+            // One that fails so is no reason to leave the others.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(clean_up)) {
+                warn!(panic = crate::panic_text(&*panic), "what a job has made outside may not be given back");
+            }
+        }
+    };
+    let on_thread = clean_ups.clone();
+    let computation = move || {
+        call_all(&on_thread);
+        let _ = done.send(());
+    };
+    match compute.begin("exobus-over", Box::new(computation)) {
+        // It sends when it ends.
+        Ok(()) => drop(ended.await),
+        Err(_) => call_all(&clean_ups),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) use running::RunningJobs;
 
 use crate::causes;
 use crate::event::{Event, EventKind, EventSink};
-use crate::futures::Futures;
+use crate::futures::{CleanUp, Futures};
 use crate::ids::{JobId, JobSecret};
 use crate::joblog::{JobLogs, LogError, Opened, Run};
 use crate::jobs::journal::JournalError;
@@ -272,7 +272,7 @@ async fn host(node: &NodeParts, job: JobId, brought: Brought, running: &Running,
         Some(known) => {
             let give_back = known.give_back.map(|give_back| {
                 let params = params.clone();
-                Box::new(move || give_back(job, &params)) as Box<dyn FnOnce()>
+                Box::new(move || give_back(job, &params)) as CleanUp
             });
             let run = JobRun { job, tenant, name: program, events, log, admission, give_back };
             let program = |futures: Futures| -> LocalBoxFuture<'_, Result<Vec<u8>, JobError>> {

@@ -115,12 +115,15 @@ pub struct Isolation {
     pub program: PathBuf,
     /// Its arguments; none by default.
     pub arguments: Vec<OsString>,
+    /// What it finds in its environment besides what this process does; nothing by default.
+    pub environment: Vec<(&'static str, OsString)>,
 }
 
 impl Default for Isolation {
     fn default() -> Self {
         // The file that this process runs, also where it was replaced since.
-        Self { executor: ExecutorKind::Thread, program: PathBuf::from("/proc/self/exe"), arguments: Vec::new() }
+        let (program, arguments) = (PathBuf::from("/proc/self/exe"), Vec::new());
+        Self { executor: ExecutorKind::Thread, program, arguments, environment: Vec::new() }
     }
 }
 

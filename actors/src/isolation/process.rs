@@ -145,7 +145,7 @@ impl Process {
         // Whoever reads it last does not wait for more.
         rustix::io::ioctl_fionbio(&said, true)?;
         let mut command = Command::new(&isolation.program);
-        command.args(&isolation.arguments);
+        command.args(&isolation.arguments).envs(isolation.environment.iter().map(|(name, value)| (name, value)));
         command.arg0(child::NAME).env(child::PARENT, std::process::id().to_string());
         command.stdin(OwnedFd::from(inherited)).stdout(says.try_clone()?).stderr(says);
         // Ctrl-C is for the node: it ends its executors in order. And whatever they start ends with them.

@@ -1,9 +1,7 @@
 //! The output folder of a job: claimed, written to, committed or given back. The same for all jobs that write files.
 
-use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use exobus_actors::futures::{Futures, Home, ObjectRef};
@@ -11,9 +9,14 @@ use exobus_actors::ids::JobId;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::JobError;
-use exobus_files::{ClaimLock, Claimed, FileError, IoBuffer, OutputFile, OutputFolder, Schema, Token, is_inside};
+use exobus_files::{
+    ClaimLock, Claimed, FileError, IoBuffer, Location, OutputFile, OutputFolder, Schema, Token, is_inside,
+};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+
+use crate::files::STRIDE_BYTES;
+use crate::plan::Plan;
 
 /// What `prepare` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -218,10 +221,10 @@ impl Output {
     /// Claims `path` for the job.
     pub async fn claim(futures: &Futures, path: &Path, program: &'static str) -> Result<Self, JobError> {
         let output = Self { futures: futures.clone(), path: path.to_owned(), program };
-        let lock = Rc::<RefCell<Option<ClaimLock>>>::default();
+        let lock = Arc::<Mutex<Option<ClaimLock>>>::default();
         let (job, folder, locked) = (futures.job(), output.path.clone(), lock.clone());
         // Before the task runs: a job may end while it does.
-        futures.when_over(move || withdraw(job, &folder, locked.take()));
+        futures.when_over(move || withdraw(job, &folder, locked.lock().take()));
         let (home, name) = (futures.home().clone(), program.to_owned());
         let mut params = PrepareParams { output: output.path.clone(), program: name, home, verdict: None };
         loop {
@@ -242,7 +245,7 @@ impl Output {
             }
         }
         let folder = OutputFolder::new(&output.path, futures.job()).map_err(JobError::program)?;
-        lock.replace(folder.lock());
+        *lock.lock() = folder.lock();
         Ok(output)
     }
 
@@ -252,6 +255,16 @@ impl Output {
         let params = CommitParams { output: self.path.clone(), program: self.program.to_owned(), schema };
         self.futures.ready(&self.futures.submit(commit, &params, &[files.arg()])?).await
     }
+}
+
+/// How long each of the buffers is that files of a plan are written with in the folder `output`: as the plan says, and where the file
+/// system wants longer requests and files are as long on average, as that says.
+pub fn buffer_bytes(plan: &Plan, output: &Path) -> u64 {
+    let wanted = Location::from(output).system().map_or(0, |system| system.write_bytes());
+    let file_bytes = plan.input_bytes / u64::from(plan.partitions.max(1));
+    // Both buffers of all executors have a quarter of the memory at most, as what they merge has.
+    let wanted = wanted.min(file_bytes).min(plan.merge_memory_bytes / 2);
+    plan.output_buffer_bytes.max(wanted.next_multiple_of(STRIDE_BYTES as u64))
 }
 
 /// The two buffers of `bytes` bytes that a file is written with. A task that takes them asks for them, each, when it is

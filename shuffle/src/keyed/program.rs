@@ -18,6 +18,7 @@ use super::tasks::{CONSERVE, Made, MapParams};
 use crate::files::part_name;
 use crate::job::Job;
 use crate::jobs::inputs::Pages;
+use crate::jobs::outputs::buffer_bytes;
 use crate::plan::Plan;
 use crate::strategies::Strategy;
 use crate::strategies::auto::Explained;
@@ -125,13 +126,14 @@ impl<J: Registered> Job for Shuffle<J> {
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
+        let buffer_bytes = buffer_bytes(&self.plan, &self.output);
         let params = ReduceParams {
             job: self.job.clone(),
             directory: self.output.clone(),
             name: part_name(partition as usize, self.plan.partitions as usize),
-            buffer_bytes: self.plan.output_buffer_bytes,
+            buffer_bytes,
         };
-        let scratch_bytes = vec![self.plan.output_buffer_bytes; 2];
+        let scratch_bytes = vec![buffer_bytes; 2];
         let options = TaskOptions { place, scratch_bytes, ..TaskOptions::default() };
         futures.submit_with(KeyedFunction::<J, stage::Reduce>::new(), &params, columns, options)
     }

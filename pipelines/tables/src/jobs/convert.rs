@@ -278,7 +278,7 @@ pub(super) async fn rewritten(
         form: described.form,
         options: writing,
         sorted_by: Vec::new(),
-        buffer_bytes: plan.output_buffer_bytes,
+        buffer_bytes: outputs::buffer_bytes(&plan, &rewrite.output),
     };
     let mut made = Vec::with_capacity(parts.len());
     for (number, (part, outside_bytes)) in parts.iter().enumerate() {

@@ -187,7 +187,7 @@ impl SortJob {
         columns: &[Arg],
         place: Place,
     ) -> Result<ObjectRef, JobError> {
-        let buffer_bytes = self.plan.output_buffer_bytes;
+        let buffer_bytes = outputs::buffer_bytes(&self.plan, &self.output);
         let params = ReduceParams { directory: self.output.clone(), name, buffer_bytes };
         let options = TaskOptions { place, scratch_bytes: vec![buffer_bytes; 2], ..TaskOptions::default() };
         futures.submit_with(reduce, &params, columns, options)

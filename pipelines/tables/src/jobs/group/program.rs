@@ -198,7 +198,7 @@ pub(super) async fn run(
         form: described.form,
         options: rewrite.writing,
         sorted_by: query.order(),
-        buffer_bytes: plan.output_buffer_bytes,
+        buffer_bytes: outputs::buffer_bytes(&plan, &rewrite.output),
     };
     let all = made.iter().fold(Output::default(), |mut all, rows| {
         all.add(rows.made.made);

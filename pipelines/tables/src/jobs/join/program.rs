@@ -218,7 +218,7 @@ pub(super) async fn run(futures: Futures, name: &'static str, params: JoinTables
         form: described[0].form,
         options: params.table.writing,
         sorted_by: arranged.query.left_key(),
-        buffer_bytes: plan.output_buffer_bytes,
+        buffer_bytes: outputs::buffer_bytes(&plan, &params.table.output),
     };
     let rows: Option<u64> = described.iter().map(Described::rows).sum();
     let job = Joining {

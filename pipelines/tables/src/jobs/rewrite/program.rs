@@ -197,7 +197,7 @@ pub(in crate::jobs) async fn run(
         form: described.form,
         options: rewrite.writing,
         sorted_by: arrangement.sorted_by(),
-        buffer_bytes: plan.output_buffer_bytes,
+        buffer_bytes: outputs::buffer_bytes(&plan, &rewrite.output),
     };
     let (reading, cuts, mapped) = (described.reading.clone(), futures.put_value(&cuts)?, RefCell::default());
     drop(described);
