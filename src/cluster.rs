@@ -12,6 +12,7 @@ use crate::{
     config::{ClusterSection, NodeConfig, Overrides, Setting},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
+    objects,
 };
 
 /// How long a node tries before it may say that nobody answers.
@@ -71,6 +72,7 @@ pub fn place(args: &PlaceArgs, process: &Overrides) -> Result<(NodeConfig, bool)
     let SettingArgs { set: settings, lenient } = args.settings.clone();
     let overrides = Overrides { nats_url: args.cluster.clone(), settings, lenient, ..process.clone() };
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    objects::register_configured(&config, true)?;
     let on_cluster = config.cluster.is_named() && !args.local;
     let flags = [
         ("--memory", process.memory.is_some()),

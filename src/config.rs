@@ -10,6 +10,7 @@
 mod check;
 pub mod keys;
 pub mod layers;
+mod objects;
 pub mod schema;
 mod security;
 pub mod units;
@@ -31,7 +32,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use self::layers::{Layers, Sources};
-pub use self::{check::Problem, layers::Setting, security::SecurityError, units::MemoryBudget};
+pub use self::{check::Problem, layers::Setting, objects::ObjectsError, security::SecurityError, units::MemoryBudget};
 
 /// All that a node, or a client of a cluster, is told.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -46,6 +47,8 @@ pub struct NodeConfig {
     pub tenants: BTreeMap<String, TenantSection>,
     /// Tokens, and permission to go without protection.
     pub security: SecuritySection,
+    /// Where files are that are no files of a machine.
+    pub objects: ObjectsSection,
 }
 
 /// `[cluster]`; the keys are explained in `configs/default.toml`.
@@ -147,6 +150,21 @@ pub struct TenantSection {
     pub job_stored: Option<u64>,
     #[serde(default, deserialize_with = "units::deserialize_size_if_any")]
     pub job_output: Option<u64>,
+    pub s3_profile: Option<String>,
+}
+
+/// `[objects]`; the keys are explained in `configs/default.toml`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "keys.rs has the text, once")]
+pub struct ObjectsSection {
+    pub s3_endpoint: Option<String>,
+    pub s3_region: Option<String>,
+    pub s3_path_style: Option<bool>,
+    pub s3_profile: Option<String>,
+    #[serde(default)]
+    pub networks: Vec<String>,
+    pub requests: u32,
 }
 
 /// `[security]`; the keys are explained in `configs/default.toml`.
@@ -221,6 +239,9 @@ pub enum ConfigError {
     /// It would be unsafe.
     #[error(transparent)]
     Unsafe(#[from] SecurityError),
+    /// What is said of object stores makes no sense.
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
 }
 
 fn lines(problems: &[Problem]) -> String {
@@ -285,6 +306,7 @@ impl NodeConfig {
         let mut config = Self::of(&layers)?;
         config.apply(overrides);
         security::check(&config)?;
+        config.objects(true)?;
         Ok(config)
     }
 
@@ -310,6 +332,14 @@ impl NodeConfig {
         self.security.insecure_no_tls |= set.insecure_no_tls;
         self.security.insecure_no_token |= set.insecure_no_token;
         self.security.insecure_any_path |= set.insecure_any_path;
+    }
+
+    /// What is configured of object stores. `is_alone`: for a process that runs somebody's jobs and nobody else's.
+    ///
+    /// # Errors
+    /// A network is none; the URLs of two tenants overlap, and their profiles are not one.
+    pub fn objects(&self, is_alone: bool) -> Result<exobus_objects::Settings, ConfigError> {
+        Ok(objects::settings(self, is_alone)?)
     }
 
     /// The tokens of a node.

@@ -25,6 +25,7 @@ pub mod logging;
 pub mod machine;
 #[doc(hidden)]
 pub mod node_main;
+pub mod objects;
 pub mod report;
 pub mod table;
 pub mod temporary;

@@ -9,7 +9,7 @@ use crate::{
     cli::{NodeArgs, exit_codes},
     commands,
     exit::{Exit, Failure},
-    isolation, limits, logging,
+    isolation, limits, logging, objects,
 };
 
 /// Runs a node of a cluster until Ctrl-C or SIGTERM; takes the options of `exobus node`
@@ -48,8 +48,10 @@ pub fn enter() {
     allocator::settle();
     if isolation::is_executor() {
         logging::start("warn");
+        objects::register_handed_on();
         isolation::enter();
     }
+    objects::register_by_itself();
 }
 
 /// How a command ended, for the shell; says on stderr why it failed.

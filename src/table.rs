@@ -55,6 +55,7 @@ pub use self::verbs::{
 };
 use crate::commands::alone;
 use crate::config::{MemoryBudget, NodeConfig, Overrides};
+use crate::objects;
 
 /// What looking at a table may take unless it is said, bytes: no more than some rows are in memory.
 pub(crate) const LOOK_BYTES: u64 = 1 << 30;
@@ -321,6 +322,7 @@ impl<V: Verb> Table<V> {
         let output = output.into();
         let config = NodeConfig::load_with(None, &self.process, std::iter::empty())
             .map_err(|error| TableJobError::Node { message: error.to_string() })?;
+        objects::register_by_itself();
         // The job looks again; here it costs nothing, and the error is the plain one.
         listed((&self.inputs, self.partial), &self.reading)?;
         if let Some((inputs, reading)) = self.verb.other_table() {

@@ -19,6 +19,7 @@ use crate::{
     config::NodeSection,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
+    objects,
     temporary::Temporary,
 };
 
@@ -42,6 +43,7 @@ pub(crate) fn alone<T: Serialize + DeserializeOwned + 'static>(
     spec: JobSpec,
     program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
 ) -> Result<Result<T, JobError>, Failure> {
+    objects::register_by_itself();
     let (options, _) = options_within(section, NodeId::new("local"))?;
     let (result, _) = run_on(options, section, spec, program, (None, std::future::pending()))?;
     Ok(result)

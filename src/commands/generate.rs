@@ -10,6 +10,7 @@ use exobus_store::{Clock, SystemClock};
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
+use crate::objects::Usage;
 
 /// `exobus generate`
 #[derive(Debug, Clone, Args)]
@@ -76,6 +77,7 @@ fn json(generated: &Generated, seconds: f64) -> String {
         "gb_per_s": gb_per_s(generated.bytes, seconds),
         "checksum": format!("{:x}", generated.checksum),
         "row_hash": generated.row_hash.to_string(),
+        "requests": Usage::now(),
     })
     .to_string()
 }

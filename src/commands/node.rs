@@ -27,7 +27,7 @@ use crate::{
     config::{NodeConfig, NodeSection, TenantSection},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
-    limits, machine,
+    limits, machine, objects,
 };
 
 /// How the line begins that a node writes to stdout once it is in the cluster; `exobus dev` waits for it.
@@ -40,6 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
     let config = NodeConfig::load(args.config.as_deref(), &args.overrides()).or_exit(Exit::Usage)?;
+    objects::register_configured(&config, false)?;
     let name = NodeId::new(&config.node.name.clone().unwrap_or_else(made_up_name));
 
     // What is wrong with it is said before anything is waited for.
@@ -161,7 +162,7 @@ pub(super) fn options_within(section: &NodeSection, name: NodeId) -> Result<(Nod
     let options = NodeOptions {
         name,
         executors: executors as usize,
-        isolation: Isolation { executor: section.executor, ..Isolation::default() },
+        isolation: Isolation { executor: section.executor, environment: objects::handed_on(), ..Isolation::default() },
         resources,
         labels: section.labels.clone(),
         functions: None,

@@ -12,6 +12,7 @@ use exobus_tables::semantics::KeyColumn;
 use super::generate::{failure, gb_per_s, io_threads};
 use crate::cli::TableReadArgs;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::objects::Usage;
 
 /// `exobus validate`
 #[derive(Debug, Clone, Args)]
@@ -97,6 +98,7 @@ fn json(summary: &Summary, seconds: f64) -> String {
         "row_hash": RowHash(summary.row_hash).to_string(),
         "duplicate_keys": number(summary.duplicate_keys),
         "unordered_records": number(summary.unordered),
+        "requests": Usage::now(),
     });
     if !summary.is_ordered() {
         printed["first_unordered_record"] = number(summary.first_unordered).into();

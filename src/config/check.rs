@@ -106,12 +106,23 @@ fn of_text(kind: Kind, text: &str) -> Option<Value> {
             Some(Value::Integer(number.into()))
         }
         Kind::Paths | Kind::Texts => {
-            let items: Vec<&str> = text.split(':').collect();
+            let items = items(text);
             let all = items.iter().all(|item| !item.is_empty());
             all.then(|| items.into_iter().map(|item| Value::String(item.to_owned())).collect::<Vec<_>>().into())
         }
         _ => kind.accepts_text(text).then(|| Value::String(text.to_owned())),
     }
+}
+
+/// The items of a list with colons between them. That of a URL, before its slashes, is none of these.
+fn items(text: &str) -> Vec<&str> {
+    let (mut items, mut from) = (Vec::new(), 0);
+    for (at, _) in text.match_indices(':').filter(|(at, _)| !text[at + 1..].starts_with("//")) {
+        items.push(&text[from..at]);
+        from = at + 1;
+    }
+    items.push(&text[from..]);
+    items
 }
 
 /// What the command line says of a key, or of several where the value is a table.
@@ -253,4 +264,16 @@ fn place(name: &str, text: &str, span: &Range<usize>) -> String {
 /// The line where it begins, from 1.
 fn line(text: &str, span: &Range<usize>) -> usize {
     text[..text.floor_char_boundary(span.start)].matches('\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::items;
+
+    #[test]
+    fn colons_are_between_items_and_in_urls() {
+        assert_eq!(items("/a:/b"), ["/a", "/b"]);
+        assert_eq!(items("s3://lake/a:/data:s3://b"), ["s3://lake/a", "/data", "s3://b"]);
+        assert_eq!(items("/a:"), ["/a", ""]);
+    }
 }

@@ -268,6 +268,10 @@ pub fn secrets(config: &NodeConfig) -> Result<Secrets, SecurityError> {
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|source| SecurityError::Unreadable { path: path.to_owned(), source })
     };
+    // What the AWS tools are told so is in the environment of executor processes, too.
+    for name in ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"] {
+        std::env::var(name).iter().for_each(|secret| secrets.add(secret));
+    }
     for path in files_of_secrets(config) {
         // Each line by itself, but for those that say what it is.
         read(path)?.lines().map(str::trim).filter(|line| !line.starts_with('-')).for_each(|line| secrets.add(line));

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::text;
 use crate::config::units::size;
+use crate::objects::Usage;
 
 /// Where a job ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct JobSummary {
     pub control_messages: u64,
     /// Bytes of the Owner's tables at their largest.
     pub owner_bytes: u64,
+    /// Requests of this process to object stores and web servers, and their bytes; none of a job on a cluster, where its nodes make them.
+    pub requests: Option<Usage>,
 }
 
 impl JobSummary {
@@ -102,6 +105,7 @@ impl JobSummary {
             files: 0,
             control_messages: end.control_messages,
             owner_bytes: end.owner_bytes,
+            requests: place.cluster.is_none().then(Usage::now),
         }
     }
 
@@ -121,9 +125,13 @@ impl JobSummary {
             0 => String::new(),
             early => format!(" ({} of it early: new memory is slower here than the disk)", text::bytes(early)),
         };
+        let requests = self.requests.filter(|usage| usage.requests() > 0).map(|usage| {
+            let (received, sent) = (text::bytes(usage.bytes_received), text::bytes(usage.bytes_sent));
+            format!(", {} requests to object stores ({received} read, {sent} written)", text::count(usage.requests()))
+        });
         format!(
             "{did}, {} in {} ({:.2} GB/s) {place}, {made}\n\
-             memory {} at most, {} spilled{early}, {} control messages\n\
+             memory {} at most, {} spilled{early}, {} control messages{}\n\
              {proof}",
             text::bytes(self.bytes),
             text::duration(time),
@@ -131,6 +139,7 @@ impl JobSummary {
             size(self.peak_memory_bytes),
             text::bytes(self.spilled_bytes),
             text::count(self.control_messages),
+            requests.unwrap_or_default(),
         )
     }
 
@@ -292,13 +301,14 @@ mod tests {
             files: 1,
             control_messages: 4,
             owner_bytes: 100,
+            requests: None,
         };
         let json = serde_json::to_value(&summary).unwrap();
         let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let mut promised: Vec<&str> =
             "rows bytes cluster nodes seconds gb_per_s peak_memory_bytes spilled_bytes spilled_early_bytes row_hash_in row_hash_out \
-             strategy partitions files control_messages owner_bytes"
+             strategy partitions files control_messages owner_bytes requests"
                 .split_whitespace()
                 .collect();
         promised.sort_unstable();
@@ -309,6 +319,10 @@ mod tests {
         let early = JobSummary { spilled_early_bytes: 2_000_000, ..summary.clone() }.for_people(&here, "out");
         let why = "3.00 MB spilled (2.00 MB of it early: new memory is slower here than the disk), 4";
         assert!(early.contains(why), "{early}");
+        let asked = Usage { reads: 7, writes: 3, deletes: 1, bytes_received: 2_000_000, ..Usage::default() };
+        let asked = JobSummary { requests: Some(asked), ..summary.clone() }.for_people(&here, "out");
+        let how_often = "4 control messages, 11 requests to object stores (2.00 MB read, 0 B written)\n";
+        assert!(asked.contains(how_often), "{asked}");
         let line = |cluster: Option<&str>, nodes| {
             let place = Place { cluster: cluster.map(str::to_owned), nodes };
             summary.for_people(&place, "out").lines().next().unwrap().to_owned()

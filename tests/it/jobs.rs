@@ -6,7 +6,7 @@ use std::fs;
 
 use support::{Scratch, exobus, parts, with_own_spill};
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "rows",
     "rows_out",
     "keys",
@@ -15,6 +15,7 @@ const KEYS: [&str; 20] = [
     "shuffled_rows",
     "seconds",
     "gb_per_s",
+    "requests",
     "peak_memory_bytes",
     "spilled_bytes",
     "spilled_early_bytes",

@@ -22,6 +22,7 @@ mod made_files;
 mod matrix;
 mod memory;
 mod nats_doc;
+mod objects;
 mod output;
 mod own_node;
 mod paths;

@@ -6,11 +6,12 @@ use std::{fs, time::Duration};
 
 use support::{Running, Scratch, Trace, command, exobus, names, parts, with_own_spill};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "rows",
     "bytes",
     "seconds",
     "gb_per_s",
+    "requests",
     "peak_memory_bytes",
     "spilled_bytes",
     "spilled_early_bytes",
