@@ -1,10 +1,11 @@
 //! Chores of the project: `cargo xtask test` runs every test, `cargo xtask fuzz` every decoder on made-up bytes,
-//! `cargo xtask nats` provides a nats-server and `cargo xtask duckdb` DuckDB, `cargo xtask chaos` does harm to real processes.
+//! `cargo xtask nats` provides a nats-server, `cargo xtask duckdb` DuckDB and `cargo xtask moto` a server of S3, `cargo xtask chaos` does harm to real processes.
 
 mod chaos;
-mod duckdb;
+mod cloudsort;
 mod fuzz;
 mod nats;
+mod python;
 mod structure;
 mod tests;
 mod workspace;
@@ -45,6 +46,18 @@ enum Chore {
         #[arg(long)]
         list: bool,
     },
+    /// Makes, sorts and checks records on object storage, a server on this machine, and says what 100 TB would cost.
+    Cloudsort {
+        /// How many GB; twice as much room and more is needed
+        #[arg(long, default_value_t = 10)]
+        gigabytes: u64,
+        /// A folder for buckets and spill files; what a run before has left there is in the way
+        #[arg(long)]
+        folder: PathBuf,
+        /// Of the sort
+        #[arg(long, default_value = "4GiB")]
+        memory: String,
+    },
     /// Runs jobs on a cluster while faults happen at random, and checks each result, text and sample of memory.
     Soak {
         /// For how long
@@ -82,6 +95,8 @@ enum Chore {
     Nats,
     /// Prints the path of a Python that has DuckDB, which results of tables are compared with, fetching it below `target/` when it is not there.
     Duckdb,
+    /// Prints the path of a Python that has moto, a server of S3 that the file system of objects is tried with, fetching it likewise.
+    Moto,
 }
 
 fn main() -> ExitCode {
@@ -94,12 +109,14 @@ fn main() -> ExitCode {
         Chore::Soak { minutes, seed, binary } => {
             chaos::soak::run(&workspace, &chaos::soak::Options { minutes, seed, binary })
         }
+        Chore::Cloudsort { gigabytes, folder, memory } => cloudsort::run(&workspace, gigabytes, &folder, &memory),
         Chore::Chaos { rows, dev, .. } => chaos::run(&workspace, &rows, dev),
         Chore::Fuzz { target, seconds, runs, keep } => {
             fuzz::run(&workspace, &fuzz::Options { seconds, runs, target, keep })
         }
         Chore::Structure { crates } => structure::run(&workspace, &crates),
-        Chore::Duckdb => duckdb::provide(&workspace).map(|python| println!("{}", python.display())),
+        Chore::Moto => python::provide(&workspace, &python::MOTO).map(|python| println!("{}", python.display())),
+        Chore::Duckdb => python::provide(&workspace, &python::DUCKDB).map(|python| println!("{}", python.display())),
         Chore::Nats => nats::provide(&workspace).map(|server| println!("{}", server.path.display())),
     });
     match result {

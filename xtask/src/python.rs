@@ -1,4 +1,4 @@
-//! Provides a Python with DuckDB, pyarrow and nats-py, in the versions that `requirements.txt` of the tests pins, below `target/duckdb/`.
+//! Provides Pythons with what tests compare themselves with, in the versions that the tests' `requirements.txt` pin, below `target/`.
 
 use std::{
     env,
@@ -13,36 +13,58 @@ use crate::{
     workspace::{Workspace, run_quietly},
 };
 
-/// Tells tests which Python it is.
-pub const PYTHON_VARIABLE: &str = "EXOBUS_DUCKDB_PYTHON";
+/// What is installed for some tests.
+pub struct Wheels {
+    /// Where it is, below `target/`.
+    folder: &'static str,
+    /// Tells tests which Python it is.
+    pub variable: &'static str,
+    /// The wheels, with their hashes.
+    requirements: &'static str,
+    /// What a Python that has them imports.
+    imports: &'static str,
+}
 
-/// What is installed, with the hash of each wheel.
-const REQUIREMENTS: &str = "pipelines/tables/tests/duckdb/requirements.txt";
+/// DuckDB and pyarrow, which results of tables are compared with, and the client that docs/nats.md is tried with.
+pub const DUCKDB: Wheels = Wheels {
+    folder: "duckdb",
+    variable: "EXOBUS_DUCKDB_PYTHON",
+    requirements: "pipelines/tables/tests/duckdb/requirements.txt",
+    imports: "duckdb, nats, pyarrow.parquet",
+};
 
-/// Finds or fetches it: results are compared, so that it is missing is an error.
+/// A second server of S3.
+pub const MOTO: Wheels = Wheels {
+    folder: "moto",
+    variable: "EXOBUS_MOTO_PYTHON",
+    requirements: "store/objects/tests/moto/requirements.txt",
+    imports: "moto.server",
+};
+
+/// Finds or fetches them: what is compared must be there, so that it is missing is an error.
 ///
 /// # Errors
 /// There is no Python, it is too old for the wheels, or they could not be fetched.
-pub fn provide(workspace: &Workspace) -> Result<PathBuf> {
-    if let Some(python) = env::var_os(PYTHON_VARIABLE).filter(|value| !value.is_empty()) {
-        return check(PathBuf::from(python));
+pub fn provide(workspace: &Workspace, wheels: &Wheels) -> Result<PathBuf> {
+    if let Some(python) = env::var_os(wheels.variable).filter(|value| !value.is_empty()) {
+        return check(PathBuf::from(python), wheels);
     }
-    let folder = workspace.target_dir.join("duckdb");
-    let (requirements, installed) = (workspace.root.join(REQUIREMENTS), folder.join("requirements.txt"));
+    let folder = workspace.target_dir.join(wheels.folder);
+    let (requirements, installed) = (workspace.root.join(wheels.requirements), folder.join("requirements.txt"));
     let wanted = std::fs::read(&requirements).with_context(|| format!("read {}", requirements.display()))?;
     let venv = folder.join("venv");
     if std::fs::read(&installed).ok() != Some(wanted.clone()) {
         fetch(&venv, &requirements).with_context(|| {
-            format!("provide DuckDB, which results are compared with; {PYTHON_VARIABLE} may name a Python that has it")
+            format!("provide {}, which tests need; {} may name a Python that has it", wheels.imports, wheels.variable)
         })?;
         std::fs::write(&installed, wanted).with_context(|| format!("write {}", installed.display()))?;
     }
-    check(venv.join("bin/python"))
+    check(venv.join("bin/python"), wheels)
 }
 
 fn fetch(venv: &Path, requirements: &Path) -> Result<()> {
     let python = on_path("python3").context("no python3 on PATH")?;
-    eprintln!("xtask: fetching DuckDB and pyarrow from PyPI into {}", venv.display());
+    eprintln!("xtask: fetching {} from PyPI into {}", requirements.display(), venv.display());
     let install = |pip: &mut Command| {
         pip.args(["install", "--quiet", "--require-hashes", "--only-binary", ":all:", "--requirement"]);
         run_quietly(pip.arg(requirements)).map(|_| ())
@@ -59,8 +81,9 @@ fn fetch(venv: &Path, requirements: &Path) -> Result<()> {
 }
 
 /// One that does not import all is none.
-fn check(python: PathBuf) -> Result<PathBuf> {
-    let said = run_quietly(Command::new(&python).args(["-c", "import duckdb, nats, pyarrow.parquet; print('all')"]))?;
+fn check(python: PathBuf, wheels: &Wheels) -> Result<PathBuf> {
+    let import = format!("import {}; print('all')", wheels.imports);
+    let said = run_quietly(Command::new(&python).args(["-c", &import]))?;
     ensure!(said.trim() == "all", "{} says {said:?}", python.display());
     Ok(python)
 }

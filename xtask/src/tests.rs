@@ -5,24 +5,26 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 
 use crate::{
-    duckdb::{self, PYTHON_VARIABLE},
     nats::{self, SERVER_VARIABLE},
+    python::{self, DUCKDB, MOTO},
     workspace::{Workspace, run_visibly},
 };
 
 /// Tells tests of other packages where the binary under test is.
 const BINARY_VARIABLE: &str = "EXOBUS_BIN";
 
-/// Provides a server and DuckDB, builds the binary, runs unit and integration tests, then doc tests.
+/// Provides a NATS server, DuckDB and a server of S3, builds the binary, runs unit and integration tests, then doc tests.
 pub fn run(workspace: &Workspace, runner_args: &[String]) -> Result<()> {
     let server = nats::provide(workspace)?;
     eprintln!("xtask: {} at {}", server.version, server.path.display());
-    let python = duckdb::provide(workspace)?;
+    let pythons =
+        [&DUCKDB, &MOTO].map(|wheels| python::provide(workspace, wheels).map(|python| (wheels.variable, python)));
+    let pythons = pythons.into_iter().collect::<Result<Vec<_>>>()?;
 
     // The same selection of packages and features as the test run: one build serves both.
     run_visibly(&mut workspace.cargo(&["build", "--workspace", "--all-features", "--bins"]))?;
     let with_environment = |mut command: Command| {
-        command.env(SERVER_VARIABLE, &server.path).env(PYTHON_VARIABLE, &python);
+        command.env(SERVER_VARIABLE, &server.path).envs(pythons.iter().map(|(variable, python)| (variable, python)));
         command.env(BINARY_VARIABLE, workspace.target_dir.join("debug/exobus"));
         command
     };
