@@ -45,7 +45,7 @@ pub(in crate::sources) fn column(data_type: &DataType) -> Option<Box<dyn TextCol
         Date32 => number::<Date32Type>(data_type, values::date),
         Decimal128(digits, scale) => {
             let (digits, scale) = (*digits, *scale);
-            number::<Decimal128Type>(data_type, move |text| values::decimal(text, digits, scale)?.to_i128())
+            number::<Decimal128Type>(data_type, move |text| values::decimal128(text, digits, scale))
         }
         Decimal256(digits, scale) => {
             let (digits, scale) = (*digits, *scale);
