@@ -6,6 +6,8 @@
 use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
+use super::blocks::Marks;
+
 /// How text has rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialect {
@@ -28,6 +30,14 @@ impl Dialect {
     /// As CSV, with tabs.
     pub fn tsv() -> Self {
         Self { delimiter: b'\t', ..Self::csv() }
+    }
+
+    /// The bytes that rows are told by; `None`: one of them means two things, or is part of a character.
+    pub(super) fn marks(&self) -> Option<Marks> {
+        let Self { delimiter, quote, .. } = *self;
+        let is_fine = |byte: u8| byte.is_ascii() && byte != b'\n' && byte != b'\r';
+        let are_fine = is_fine(delimiter) && quote.is_none_or(|quote| is_fine(quote) && quote != delimiter);
+        are_fine.then_some(Marks { delimiter, quote })
     }
 
     /// Whether a field is null.
