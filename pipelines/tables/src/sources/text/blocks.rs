@@ -43,9 +43,29 @@ pub(super) struct Quotes {
 }
 
 impl Quotes {
-    /// Before a row.
-    pub(super) fn before_a_row() -> Self {
-        Self { inside: 0, may_open: 1, closed: 0 }
+    /// Not within quotes: before a field, where one may open, or in one.
+    pub(super) fn outside(may_open: bool) -> Self {
+        Self { inside: 0, may_open: may_open.into(), closed: 0 }
+    }
+
+    /// Within quotes.
+    pub(super) fn inside() -> Self {
+        Self { inside: 1, may_open: 0, closed: 0 }
+    }
+
+    /// Behind a quote that closes, or is the first of two.
+    pub(super) fn closed() -> Self {
+        Self { inside: 0, may_open: 1, closed: 1 }
+    }
+
+    /// Whether it is within quotes.
+    pub(super) fn is_inside(&self) -> bool {
+        self.inside != 0
+    }
+
+    /// Whether it is behind a quote that closes, or is the first of two.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed != 0
     }
 
     /// Passes over a block if it has nothing to do with quotes; whether it has not.

@@ -239,7 +239,7 @@ struct Found {
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt+popcnt"))]
 fn scan(text: &[u8], marks: Marks, fields_max: usize, begins: &mut [u32]) -> Found {
     let mut found = Found::default();
-    let mut quotes = Quotes::before_a_row();
+    let mut quotes = Quotes::outside(true);
     let mut bits = [Bits::default(); BLOCKS];
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     for (number, blocks) in blocks.chunks(BLOCKS).enumerate() {
