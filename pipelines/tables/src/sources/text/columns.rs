@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::builder::*;
 use arrow_array::types::*;
-use arrow_array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
 
+use super::stretch::ColumnFields;
 use super::values;
 
 /// Why a field is none of its column.
@@ -22,6 +23,14 @@ pub(in crate::sources) enum FieldRefused {
 pub(in crate::sources) trait TextColumn: Send {
     /// Puts a field behind the others; `None`: null.
     fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused>;
+
+    /// Puts the fields of many rows behind the others, up to the first that is none of the column: with that comes its row among them, from 0.
+    fn push_all(&mut self, fields: &ColumnFields<'_>) -> Result<(), (usize, FieldRefused)> {
+        fields.try_each(|text| self.push(text))
+    }
+
+    /// Makes room for as much as the last array had, where nothing is there: what grows by doubling is copied, and touches twice the memory.
+    fn reserve(&mut self) {}
 
     /// Takes all that is there as an array.
     fn finish(&mut self) -> ArrayRef;
@@ -45,7 +54,7 @@ pub(in crate::sources) fn column(data_type: &DataType) -> Option<Box<dyn TextCol
         Date32 => number::<Date32Type>(data_type, values::date),
         Decimal128(digits, scale) => {
             let (digits, scale) = (*digits, *scale);
-            number::<Decimal128Type>(data_type, move |text| values::decimal(text, digits, scale)?.to_i128())
+            number::<Decimal128Type>(data_type, move |text| values::decimal128(text, digits, scale))
         }
         Decimal256(digits, scale) => {
             let (digits, scale) = (*digits, *scale);
@@ -61,7 +70,7 @@ pub(in crate::sources) fn column(data_type: &DataType) -> Option<Box<dyn TextCol
                 TimeUnit::Nanosecond => number::<TimestampNanosecondType>(data_type, read),
             }
         }
-        Utf8 => Box::new(Texts(StringBuilder::new())),
+        Utf8 => Box::new(Texts::default()),
         _ => return None,
     })
 }
@@ -80,24 +89,50 @@ impl TextColumn for Booleans {
     }
 }
 
-struct Texts(StringBuilder);
+/// A column of text.
+#[derive(Default)]
+struct Texts {
+    values: StringBuilder,
+    /// What the last array had: rows, and bytes of their texts.
+    last: (usize, usize),
+}
 
 impl TextColumn for Texts {
     fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused> {
         let value = text.map(|text| std::str::from_utf8(text).map_err(|_| FieldRefused::NotUtf8)).transpose()?;
-        self.0.append_option(value);
+        self.values.append_option(value);
         Ok(())
     }
 
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.0.finish())
+    fn push_all(&mut self, fields: &ColumnFields<'_>) -> Result<(), (usize, FieldRefused)> {
+        fields.try_each_text(|text| self.values.append_option(text))
     }
+
+    fn reserve(&mut self) {
+        self.values = StringBuilder::with_capacity(self.last.0, self.last.1);
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let before = std::mem::replace(&mut self.last, (self.values.len(), self.values.values_slice().len()));
+        let mut array = self.values.finish();
+        if is_half_empty(self.last.0, before.0) || is_half_empty(self.last.1, before.1) {
+            array.shrink_to_fit();
+        }
+        Arc::new(array)
+    }
+}
+
+/// Whether room for so many, of which so many are there, is to be given back.
+fn is_half_empty(there: usize, room: usize) -> bool {
+    there < room / 2
 }
 
 struct Numbers<T: ArrowPrimitiveType, F> {
     values: PrimitiveBuilder<T>,
     data_type: DataType,
     read: F,
+    /// How many rows the last array had.
+    last: usize,
 }
 
 fn number<T: ArrowPrimitiveType>(
@@ -105,18 +140,27 @@ fn number<T: ArrowPrimitiveType>(
     read: impl Fn(&[u8]) -> Option<T::Native> + Send + 'static,
 ) -> Box<dyn TextColumn> {
     let (values, data_type) = (PrimitiveBuilder::<T>::new(), data_type.clone());
-    Box::new(Numbers { values, data_type, read })
+    Box::new(Numbers { values, data_type, read, last: 0 })
 }
 
 impl<T: ArrowPrimitiveType, F: Fn(&[u8]) -> Option<T::Native> + Send> TextColumn for Numbers<T, F> {
+    #[inline(always)]
     fn push(&mut self, text: Option<&[u8]>) -> Result<(), FieldRefused> {
         let value = text.map(|text| (self.read)(text).ok_or(FieldRefused::Misfit)).transpose()?;
         self.values.append_option(value);
         Ok(())
     }
 
+    fn reserve(&mut self) {
+        self.values = PrimitiveBuilder::with_capacity(self.last);
+    }
+
     fn finish(&mut self) -> ArrayRef {
-        let array: PrimitiveArray<T> = self.values.finish();
+        let before = std::mem::replace(&mut self.last, self.values.len());
+        let mut array: PrimitiveArray<T> = self.values.finish();
+        if is_half_empty(self.last, before) {
+            array.shrink_to_fit();
+        }
         // Decimals and zones have their width only until here.
         Arc::new(array.with_data_type(self.data_type.clone()))
     }

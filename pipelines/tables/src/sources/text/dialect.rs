@@ -6,6 +6,8 @@
 use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
+use super::blocks::{BLOCK, BLOCKS, Bits, Marks, Quotes, look_at};
+
 /// How text has rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialect {
@@ -28,6 +30,14 @@ impl Dialect {
     /// As CSV, with tabs.
     pub fn tsv() -> Self {
         Self { delimiter: b'\t', ..Self::csv() }
+    }
+
+    /// The bytes that rows are told by; `None`: one of them means two things, or is part of a character.
+    pub(super) fn marks(&self) -> Option<Marks> {
+        let Self { delimiter, quote, .. } = *self;
+        let is_fine = |byte: u8| byte.is_ascii() && byte != b'\n' && byte != b'\r';
+        let are_fine = is_fine(delimiter) && quote.is_none_or(|quote| is_fine(quote) && quote != delimiter);
+        are_fine.then_some(Marks { delimiter, quote })
     }
 
     /// Whether a field is null.
@@ -74,6 +84,41 @@ impl TextState {
 
     /// The state behind all these bytes.
     fn behind_all(self, text: &[u8], dialect: &Dialect) -> Self {
+        let has_quotes = |marks: &Marks| marks.quote.is_some_and(|quote| memchr(quote, text).is_some());
+        let Some(marks) = dialect.marks().filter(has_quotes) else { return self.behind_few(text, dialect) };
+        let (mut state, mut bits) = (self, [Bits::default(); BLOCKS]);
+        let (blocks, rest) = text.as_chunks::<BLOCK>();
+        for (number, blocks) in blocks.chunks(BLOCKS).enumerate() {
+            look_at(blocks, marks, &mut bits);
+            for (at, bits) in (0..blocks.len()).zip(bits) {
+                state = state.behind_block(bits, text, (number * BLOCKS + at) * BLOCK, dialect);
+            }
+        }
+        state.behind_few(rest, dialect)
+    }
+
+    /// The state behind the block that is at that byte of a text.
+    fn behind_block(self, mut bits: Bits, text: &[u8], at: usize, dialect: &Dialect) -> Self {
+        let mut quotes = match self {
+            Self::Row | Self::Field => Quotes::outside(true),
+            Self::Bare | Self::ClosedReturn => Quotes::outside(false),
+            Self::Quoted => Quotes::inside(),
+            Self::Closed => Quotes::closed(),
+        };
+        let block = &text[at..at + BLOCK];
+        if !quotes.pass_plain(&bits) && !quotes.pass(&mut bits, text, at) {
+            return self.behind_few(block, dialect);
+        }
+        match (quotes.is_inside(), quotes.is_closed()) {
+            (true, _) => Self::Quoted,
+            (_, true) => Self::Closed,
+            // The last byte alone says where text stands: behind a `\r` that is behind a quote, the end of the line is known to come.
+            _ => Self::Bare.behind(block[BLOCK - 1], dialect),
+        }
+    }
+
+    /// As [`behind_all`](Self::behind_all), one quote after the other.
+    fn behind_few(self, text: &[u8], dialect: &Dialect) -> Self {
         let next_quote = |rest: &[u8]| dialect.quote.and_then(|quote| memchr(quote, rest));
         let (mut state, mut rest) = (self, text);
         while let Some((byte, behind)) = rest.split_first() {
@@ -261,6 +306,25 @@ mod tests {
                     prop_assert_eq!(state == TextState::Row, place + 1 == len && *byte == b'\n');
                 }
                 at += len;
+            }
+        }
+
+        #[test]
+        fn ends_of_long_pieces_are_those_byte_by_byte(
+            fields in proptest::collection::vec(prop_oneof![
+                4 => "\"([a-z,\\n\\r]|\"\"){0,9}\"",
+                4 => "[a-z]{0,9}",
+                1 => "[a,\"\\r\\n]{0,4}",
+            ], 0..200),
+            ends in proptest::collection::vec(prop_oneof![4 => Just(","), 2 => Just("\n"), 1 => Just("\r\n")], 200),
+        ) {
+            let dialect = Dialect::csv();
+            let text: String = fields.iter().zip(ends).map(|(field, end)| format!("{field}{end}")).collect();
+            let mut ends = Ends::of_nothing();
+            ends.extend(text.as_bytes(), &dialect);
+            for begin in STATES {
+                let end = text.bytes().fold(begin, |state, byte| state.behind(byte, &dialect));
+                prop_assert_eq!(ends.of(begin), end);
             }
         }
 

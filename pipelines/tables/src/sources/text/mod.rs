@@ -8,13 +8,18 @@
 //!
 //! Files of gzip and zstd, told by their first bytes, are one split each, and are unpacked as they are read.
 //!
+//! Where rows are as the dialect has them, many are found and read at once (`stretch.rs`). A row that may be otherwise is read by itself, which says what is wrong with it; so are those
+//! types are inferred from.
+//!
 //! Fields that are empty without quotes are null. How types are inferred is said at the head of `values.rs` and in `docs/semantics.md`; a value that is none of its column's
 //! type is an error with file, line, column, value, and the `--schema` that lets it in. It is never null.
 
+mod blocks;
 mod bytes;
 mod columns;
 mod dialect;
 mod rows;
+mod stretch;
 mod values;
 mod window;
 

@@ -1,5 +1,6 @@
 //! Rows of a piece of text, as batches.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -12,11 +13,15 @@ use super::super::schema_text::{print_column, print_type};
 use super::super::{InputFile, Misfit, Place, SourceError};
 use super::columns::{FieldRefused, TextColumn};
 use super::dialect::{Dialect, Ends, Field, Found, TextState, find_row};
+use super::stretch::{Stretch, without_doubled};
 use super::values;
 use super::window::{Piece, READ_BYTES, Window};
 
 /// Most bytes of a row as it is written.
 pub const ROW_BYTES_MAX: usize = 32 << 20;
+
+/// Rows that are read one by one behind one that had to be.
+const ONE_BY_ONE: usize = 16;
 
 /// Rows of a piece, one behind the other, as they are in the file.
 pub(super) struct TextLines {
@@ -40,14 +45,7 @@ impl<'a> TextRow<'a> {
     pub(super) fn text<'s>(&'s self, field: &Field, quote: Option<u8>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         let text = &self.bytes[field.begin..field.end];
         let Some(quote) = quote.filter(|_| field.doubled) else { return text };
-        scratch.clear();
-        let mut rest = text;
-        while let Some(at) = rest.iter().position(|byte| *byte == quote) {
-            scratch.extend_from_slice(&rest[..=at]);
-            rest = &rest[at + 2..];
-        }
-        scratch.extend_from_slice(rest);
-        scratch
+        without_doubled(text, quote, scratch)
     }
 
     /// Whether there is nothing in its line.
@@ -155,6 +153,13 @@ impl TextLines {
         Ok(Some(TextRow { bytes: self.window.take(len), fields: &self.fields, lines }))
     }
 
+    /// What was read of the text and not passed over, and how much of it is the piece's own: rows that begin in that are.
+    fn ahead(&self) -> (&[u8], usize) {
+        let ahead = self.window.ahead();
+        let of_piece = self.window.piece().end.map_or(u64::MAX, |end| end.saturating_sub(self.window.at()));
+        (ahead, of_piece.min(ahead.len() as u64) as usize)
+    }
+
     /// An error at the row that is next.
     fn wrong(&self, what: String) -> Result<SourceError, SourceError> {
         Ok(SourceError::Text { file: self.window.file().name().clone(), line: self.line(self.window.lines())?, what })
@@ -217,6 +222,11 @@ pub struct TextRows {
     schema: SchemaRef,
     wanted: Vec<WantedColumn>,
     names: Arc<[String]>,
+    stretch: Stretch,
+    /// So many rows are read one by one before many are tried to be read at once again.
+    one_by_one: usize,
+    /// What was counted for the rows of the last batch.
+    last_bytes: u64,
     split: usize,
     next_row: u64,
     memory: Reservation,
@@ -234,8 +244,9 @@ impl TextRows {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Self {
         let (memory, budget) = (Reservation::none(budget), Arc::clone(budget));
-        let pending = Pending::default();
-        Self { lines, schema, wanted, names, split, next_row: 0, memory, budget, pending }
+        let (stretch, pending) = (Stretch::new(names.len()), Pending::default());
+        let (one_by_one, last_bytes, next_row) = (0, 0, 0);
+        Self { lines, schema, wanted, names, stretch, one_by_one, last_bytes, split, next_row, memory, budget, pending }
     }
 
     /// How the text of the split ends, for whichever state it begins with. After an error, too: where the split was read with another state than it has, what
@@ -253,6 +264,15 @@ impl TextRows {
         let mut scratch = Vec::new();
         let dialect = self.lines.dialect.clone();
         while rows < BATCH_ROWS_MAX && bytes < BATCH_BYTES_MAX {
+            if self.one_by_one == 0 {
+                let (more_rows, more_bytes) = self.read_stretch(&dialect, rows, bytes)?;
+                rows += more_rows;
+                bytes += more_bytes;
+                if more_rows > 0 {
+                    continue;
+                }
+            }
+            self.one_by_one = self.one_by_one.saturating_sub(1);
             let (row_bytes, failed) = {
                 let Some(row) = self.lines.next()? else { break };
                 if row.is_empty() && self.names.len() > 1 {
@@ -261,9 +281,8 @@ impl TextRows {
                 let failed = if row.fields.len() != self.names.len() {
                     Some((row.lines, Failed::Count(row.fields.len())))
                 } else {
-                    // Columns grow by doubling; the old one is there until the new one is.
                     let after = bytes + row.len() as u64 + 16 * self.wanted.len() as u64;
-                    if let Err(denied) = self.memory.at_least((3 * after).next_multiple_of(1 << 20)) {
+                    if let Err(denied) = self.memory.at_least(memory_bytes(after)) {
                         Some((row.lines, Failed::Memory(denied)))
                     } else {
                         push(&row, &mut self.wanted, &dialect, &mut scratch).map(|failed| (row.lines, failed))
@@ -299,7 +318,53 @@ impl TextRows {
         memory.resize(own).map_err(denied)?;
         self.pending.ready.extend(cut(&batch, self.split, self.next_row, memory));
         self.next_row += rows as u64;
+        self.last_bytes = bytes;
         Ok(())
+    }
+
+    /// Reads rows at once, behind so many rows of the batch with so many bytes: how many, and what is counted for them. None, where the next row is to be read by itself: it may be wrong,
+    /// not all of it may be here, or there is no memory for so many.
+    fn read_stretch(&mut self, dialect: &Dialect, rows: usize, bytes: u64) -> Result<(usize, u64), SourceError> {
+        let of_row = 16 * self.wanted.len() as u64;
+        let (ahead, of_piece) = self.lines.ahead();
+        let stretch = &mut self.stretch;
+        let found = if of_piece == 0 { 0 } else { stretch.find(ahead, dialect, BATCH_ROWS_MAX - rows) };
+        // As many as begin in the piece, and until the batch is full.
+        let bytes_of = |rows: usize| stretch.bytes_of(rows) as u64 + of_row * rows as u64;
+        let is_full = |rows: usize| bytes + bytes_of(rows) >= BATCH_BYTES_MAX || stretch.bytes_of(rows) >= of_piece;
+        let more = first_of(1..found, is_full);
+        if found == 0 {
+            // Where one row is odd others may be.
+            self.one_by_one = if stretch.is_part() { 1 } else { ONE_BY_ONE };
+            return Ok((0, 0));
+        }
+        let (len, more_bytes) = (stretch.bytes_of(more), bytes_of(more));
+        if self.memory.at_least(memory_bytes(bytes + more_bytes)).is_err() {
+            // Which row there is no memory for is found one by one.
+            self.one_by_one = more;
+            return Ok((0, 0));
+        }
+        // Room is made for as much as the last batch had if there is memory for that, and grows if there is none.
+        if rows == 0 && self.last_bytes > 0 && self.memory.at_least(memory_bytes(self.last_bytes)).is_ok() {
+            self.wanted.iter_mut().for_each(|wanted| wanted.column.reserve());
+        }
+        let fields = stretch.fields(ahead, dialect, more);
+        let mut failed = None;
+        // The first row that is wrong counts, and in that the first column.
+        let mut right = more;
+        for (at, wanted) in self.wanted.iter_mut().enumerate() {
+            if let Err((row, refused)) = wanted.column.push_all(&fields.column(wanted.field, right)) {
+                failed = Some(Failed::Field(at, refused, fields.column(wanted.field, right).text(row)));
+                right = row;
+            }
+        }
+        if let Some(failed) = failed {
+            let passed = stretch.bytes_of(right);
+            self.lines.window.advance(passed);
+            return Err(self.failure(self.lines.window.lines(), failed)?);
+        }
+        self.lines.window.advance(len);
+        Ok((more, more_bytes))
     }
 
     fn failure(&self, lines: u64, failed: Failed) -> Result<SourceError, SourceError> {
@@ -346,6 +411,24 @@ impl TextRows {
             }
         })
     }
+}
+
+/// Bytes that are asked for a batch whose rows are counted as so many: columns grow by doubling, and the old one is there until the new one is.
+fn memory_bytes(bytes: u64) -> u64 {
+    (3 * bytes).next_multiple_of(1 << 20)
+}
+
+/// The first number of a range for which something is so that is so for all behind it; its end, if it is for none.
+fn first_of(range: Range<usize>, is_so: impl Fn(usize) -> bool) -> usize {
+    let (mut from, mut to) = (range.start, range.end);
+    while from < to {
+        let middle = from.midpoint(to);
+        match is_so(middle) {
+            true => to = middle,
+            false => from = middle + 1,
+        }
+    }
+    to
 }
 
 /// Why a row is none of the table.

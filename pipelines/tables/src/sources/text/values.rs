@@ -129,22 +129,111 @@ fn is_digits(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text[0] != b'0')
 }
 
+#[inline]
 fn without_sign(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"-").unwrap_or(text)
 }
 
-pub(super) fn integer(text: &[u8]) -> Option<i64> {
-    if !is_digits(without_sign(text)) {
-        return None;
+/// Most digits that are read by [`few_digits`].
+const FEW_DIGITS: usize = 16;
+/// `0` in each byte.
+const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+
+/// A text of 1 to 8 bytes as one number, the first byte in its lowest bits.
+#[inline(always)]
+fn word(text: &[u8]) -> u64 {
+    let byte = |at: usize| u64::from(text[at]) << (8 * at);
+    let four = |at: usize| u64::from(u32::from_le_bytes(*text[at..].first_chunk().expect("4 bytes"))) << (8 * at);
+    // Bytes that are in both parts are the same ones.
+    match text.len() {
+        len @ 4.. => four(0) | four(len - 4),
+        len => byte(0) | byte(len / 2) | byte(len - 1),
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
-    if !is_digits(text) {
+/// The number that so many digits are, 1 to 8, in the lowest bytes of a word; `None`: not all of them are digits.
+#[inline(always)]
+fn number_of_word(word: u64, digits: usize) -> Option<u64> {
+    const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+    const SIX: u64 = 0x0606_0606_0606_0606;
+    // With zeros before them they are 8.
+    let word = word << (64 - 8 * digits) | ZEROS.unbounded_shr(8 * digits as u32);
+    if (word & HIGH) | ((word.wrapping_add(SIX) & HIGH) >> 4) != ZEROS | ZEROS >> 4 {
         return None;
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    // Neighbours are added: digits to pairs, these to fours, and these to all.
+    let word = word - ZEROS;
+    let pairs = (word.wrapping_mul(10) + (word >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours & 0xffff_ffff) * 10_000 + (fours >> 32))
+}
+
+/// The number that up to 16 digits are; `None`: there are more or none, or others among them.
+#[inline(always)]
+fn few_digits(text: &[u8]) -> Option<u64> {
+    match text.len() {
+        len @ 1..=8 => number_of_word(word(text), len),
+        len @ 9..=FEW_DIGITS => {
+            let (first, last) = text.split_at(len - 8);
+            Some(number_of_word(word(first), len - 8)? * 100_000_000 + number_of_word(word(last), 8)?)
+        }
+        _ => None,
+    }
+}
+
+/// The digits of a number without a sign and an exponent as one number, and how many of them are behind the point; `None`: it is none, or longer than is read this way.
+#[inline(always)]
+fn few_digits_with_point(text: &[u8]) -> Option<(u64, usize)> {
+    const POINTS: u64 = u64::from_le_bytes([b'.'; 8]);
+    const LOW: u64 = u64::from_le_bytes([1; 8]);
+    let len = text.len();
+    let (number, whole, fraction) = match len {
+        1..=8 => {
+            let word = word(text);
+            let other = word ^ POINTS;
+            // The lowest bit that is set is in the first byte that is a point.
+            let points = other.wrapping_sub(LOW) & !other & (LOW << 7);
+            match points {
+                0 => (number_of_word(word, len)?, len, 0),
+                _ if len == 1 => return None,
+                _ => {
+                    let at = points.trailing_zeros() as usize / 8;
+                    let before = (1 << (8 * at)) - 1;
+                    let digits = word & before | (word >> 8) & !before;
+                    (number_of_word(digits, len - 1)?, at, len - 1 - at)
+                }
+            }
+        }
+        9..=FEW_DIGITS => match text.iter().position(|byte| *byte == b'.') {
+            None => (few_digits(text)?, len, 0),
+            Some(at) => {
+                let digits = |text: &[u8]| if text.is_empty() { Some(0) } else { few_digits(text) };
+                let fraction = &text[at + 1..];
+                let number = digits(&text[..at])? * 10_u64.pow(fraction.len() as u32) + digits(fraction)?;
+                (number, at, fraction.len())
+            }
+        },
+        _ => return None,
+    };
+    (whole <= 1 || text[0] != b'0').then_some((number, fraction))
+}
+
+#[inline]
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    let digits = without_sign(text);
+    if digits.len() > FEW_DIGITS {
+        return if is_digits(digits) { std::str::from_utf8(text).ok()?.parse().ok() } else { None };
+    }
+    let number = few_digits(digits).filter(|_| digits.len() == 1 || digits[0] != b'0')? as i64;
+    Some(if digits.len() < text.len() { -number } else { number })
+}
+
+#[inline]
+pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
+    if text.len() > FEW_DIGITS {
+        return if is_digits(text) { std::str::from_utf8(text).ok()?.parse().ok() } else { None };
+    }
+    few_digits(text).filter(|_| text.len() == 1 || text[0] != b'0')
 }
 
 /// Whether it is a number written with digits.
@@ -166,7 +255,18 @@ fn is_number(text: &[u8]) -> bool {
     exponent_is_right && whole_is_right && fraction.iter().all(u8::is_ascii_digit)
 }
 
+#[inline]
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
+    /// The powers of ten that are floats exactly, as far as they are needed.
+    const POWERS: [f64; FEW_DIGITS] =
+        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    const EXACT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
+    let digits = without_sign(text);
+    // The quotient of two numbers that are floats exactly is rounded once, as the number itself is.
+    if let Some((number, fraction)) = few_digits_with_point(digits).filter(|(number, _)| *number <= EXACT_MAX) {
+        let value = number as f64 / POWERS[fraction];
+        return Some(if digits.len() < text.len() { -value } else { value });
+    }
     if is_number(text) {
         return std::str::from_utf8(text).ok()?.parse().ok();
     }
@@ -216,10 +316,39 @@ pub(super) fn decimal(text: &[u8], precision: u8, scale: i8) -> Option<i256> {
     Some(if digits.len() < text.len() { number.wrapping_neg() } else { number })
 }
 
+/// As [`decimal`], of at most 38 digits.
+#[inline]
+pub(super) fn decimal128(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
+    let digits = without_sign(text);
+    if let Some((number, fraction)) = few_digits_with_point(digits)
+        && let Some(missing) = usize::try_from(scale).ok().and_then(|scale| scale.checked_sub(fraction))
+        && let Some(power) = POWERS_128.get(missing)
+        && let Some(number) = power.checked_mul(i128::from(number))
+    {
+        // More digits than fit are none of the type, and 38 are all that there are.
+        let fits = POWERS_128.get(usize::from(precision)).is_none_or(|end| number < *end);
+        return fits.then_some(if digits.len() < text.len() { -number } else { number });
+    }
+    decimal(text, precision, scale)?.to_i128()
+}
+
+/// The powers of ten below 2^127.
+const POWERS_128: [i128; 39] = {
+    let mut powers = [1; 39];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
 /// Days since 1970-01-01.
+#[inline]
 pub(super) fn date(text: &[u8]) -> Option<i32> {
-    let time = Time::read(text).filter(|time| time.is_date)?;
-    i32::try_from(time.days).ok()
+    let [a, b, c, d, b'-', e, f, b'-', g, h] = *text else { return None };
+    let number = number_of_word(u64::from_le_bytes([a, b, c, d, e, f, g, h]), 8)? as i64;
+    i32::try_from(days(number / 10_000, number / 100 % 100, number % 100)?).ok()
 }
 
 /// Units since 1970-01-01, of a timestamp with a zone or without one, whichever is said; `None`: it is none, or has more digits behind the point than the unit.
@@ -321,7 +450,8 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, add)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar.
+/// Days from 1970-01-01 to a date of the Gregorian calendar, in a year of four digits.
+#[inline]
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let of_month = match month {
@@ -333,17 +463,51 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=of_month).contains(&day) {
         return None;
     }
-    // Years begin in March, so that the day that leap years have is their last one.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468)
+    // Years begin in March, so that the day that leap years have is their last one; 400 years more, and they are not less than nothing.
+    let (year, month) = if month > 2 { (year + 400, month - 3) } else { (year + 399, month + 9) };
+    let (year, of_year) = (year as u32, (153 * month as u32 + 2) / 5 + day as u32);
+    let leap_days = year / 4 - year / 100 + year / 400;
+    Some(i64::from(year * 365 + leap_days + of_year) - 1 - 146_097 - 719_468)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn short_numbers_are_what_they_are_digit_by_digit(
+            text in prop_oneof![
+                "-?[0-9]{1,20}",
+                "-?[0-9]{0,9}\\.[0-9]{0,9}",
+                "-?[0-9]{0,17}\\.[0-9]{0,17}",
+                "[-.0-9/:e]{0,18}",
+                "-?0{0,3}[0-9]{0,3}\\.?0{0,8}[0-9]{0,2}0{0,3}",
+            ],
+            precision in 1..=38_u8,
+            scale in 0..=38_i8,
+        ) {
+            let bytes = text.as_bytes();
+            let parsed = |is_right: bool| is_right.then(|| text.parse::<f64>().unwrap());
+            let whole = is_digits(without_sign(bytes));
+            prop_assert_eq!(integer(bytes), whole.then(|| text.parse().ok()).flatten());
+            prop_assert_eq!(unsigned(bytes), is_digits(bytes).then(|| text.parse().ok()).flatten());
+            prop_assert_eq!(float(bytes).map(f64::to_bits), parsed(is_number(bytes)).map(f64::to_bits));
+            let scale = scale.min(precision as i8);
+            let exact = decimal(bytes, precision, scale).map(|number| number.to_i128().unwrap());
+            prop_assert_eq!(decimal128(bytes, precision, scale), exact);
+        }
+
+        #[test]
+        fn dates_are_times_without_a_clock(text in "[0-9]{3,4}-[01][0-9]-[0-3][0-9]|[-0-9:]{9,11}") {
+            let time = Time::read(text.as_bytes()).filter(|time| time.is_date).map(|time| time.days as i32);
+            prop_assert_eq!(date(text.as_bytes()), time);
+        }
+    }
 
     #[test]
     fn columns_have_the_first_type_that_all_values_have() {

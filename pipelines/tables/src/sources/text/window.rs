@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use memchr::memchr_iter;
+
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{InputFile, Place, SourceError, Split};
 use super::BYTE_ORDER_MARK;
@@ -152,7 +154,7 @@ impl Window {
     /// Passes over bytes that were read.
     pub(in crate::sources) fn advance(&mut self, len: usize) {
         let passed = &self.window[self.used..self.used + len];
-        self.lines += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.lines += memchr_iter(b'\n', passed).count() as u64;
         self.used += len;
         self.at += len as u64;
     }
