@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use crate::folder::check_input_folder;
+use crate::folder::ClaimCheck;
 use crate::pattern::{Pattern, Search};
 use crate::{FileError, FileStatus, Kind, Location, is_hidden, says_value};
 
@@ -19,11 +19,11 @@ use crate::{FileError, FileStatus, Kind, Location, is_hidden, says_value};
 /// `file`.
 pub fn visit_files<E: From<FileError>>(
     (paths, partial): (&[PathBuf], bool),
-    mut check: impl FnMut(&Location) -> Result<(), E>,
+    check: impl FnMut(&Location) -> Result<(), E>,
     mut file: impl FnMut(&Location, FileStatus) -> Result<(), E>,
 ) -> Result<(), E> {
-    let looks = Looks { partial, for_values: false };
-    visit((paths, looks), &mut check, &mut |location, status, _| file(location, status))
+    let file = |location: &Location, status, _| file(location, status);
+    Visit { partial, for_values: false, check, file, claims: ClaimCheck::default() }.paths(paths)
 }
 
 /// The same of a table: of a folder also the files in folders in it whose names [say a value](says_value) (`day=2024-01-31/city=oslo`), and in those in these; links to folders are not followed there.
@@ -33,111 +33,159 @@ pub fn visit_files<E: From<FileError>>(
 /// As of [`visit_files`].
 pub fn visit_table_files<E: From<FileError>>(
     (paths, partial): (&[PathBuf], bool),
-    mut check: impl FnMut(&Location) -> Result<(), E>,
-    mut file: impl FnMut(&Location, FileStatus, usize) -> Result<(), E>,
+    check: impl FnMut(&Location) -> Result<(), E>,
+    file: impl FnMut(&Location, FileStatus, usize) -> Result<(), E>,
 ) -> Result<(), E> {
-    let looks = Looks { partial, for_values: true };
-    visit((paths, looks), &mut check, &mut file)
+    Visit { partial, for_values: true, check, file, claims: ClaimCheck::default() }.paths(paths)
 }
 
-/// Which files of a folder are input.
-#[derive(Clone, Copy)]
-struct Looks {
-    /// Those of a folder, too, that a job has claimed and not committed.
+/// A visit to all files that some names stand for.
+struct Visit<C, F> {
+    /// Whether folders are looked at, too, that a job has claimed and not committed.
     partial: bool,
-    /// Those in folders in it, too, that say values.
+    /// Whether folders in a folder are looked into that say values.
     for_values: bool,
+    check: C,
+    file: F,
+    claims: ClaimCheck,
 }
 
-fn visit<E: From<FileError>>(
-    (paths, looks): (&[PathBuf], Looks),
-    check: &mut impl FnMut(&Location) -> Result<(), E>,
-    file: &mut impl FnMut(&Location, FileStatus, usize) -> Result<(), E>,
-) -> Result<(), E> {
-    for path in paths {
-        let location = Location::from(path);
-        check(&location)?;
-        let looked_up = location.system()?.look_up(&location);
-        let is_missing = match &looked_up {
-            Err(FileError::Io { source, .. }) => {
-                matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-            }
-            _ => false,
-        };
-        if is_missing && let Some(pattern) = Pattern::of(&location)? {
-            for (path, kind) in Search::run(&pattern, &location, looks.partial, check)? {
-                let (below, location) = (pattern.parts_of(&path), Location::from(path));
-                match kind {
-                    Kind::File(status) => file(&location, status, below.saturating_sub(1))?,
-                    _ => visit_folder((&location, below), looks, check, file)?,
+impl<C, F> Visit<C, F> {
+    fn paths<E>(&mut self, paths: &[PathBuf]) -> Result<(), E>
+    where
+        C: FnMut(&Location) -> Result<(), E>,
+        F: FnMut(&Location, FileStatus, usize) -> Result<(), E>,
+        E: From<FileError>,
+    {
+        for path in paths {
+            let location = Location::from(path);
+            (self.check)(&location)?;
+            let looked_up = location.system()?.look_up(&location);
+            let is_missing = match &looked_up {
+                Err(FileError::Io { source, .. }) => {
+                    matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
                 }
-            }
-            continue;
-        }
-        match looked_up? {
-            Kind::Folder => visit_folder((&location, 0), looks, check, file)?,
-            Kind::File(_) if location.file_name().is_some_and(is_hidden) => {
-                return Err(FileError::NotInput { path: path.clone() }.into());
-            }
-            Kind::File(status) => file(&location, status, 0)?,
-            Kind::Link | Kind::Other => {
-                let expected = "regular file or directory";
-                return Err(FileError::WrongKind { path: path.clone(), expected }.into());
-            }
-        }
-    }
-    Ok(())
-}
-
-fn visit_folder<E: From<FileError>>(
-    (folder, below): (&Location, usize),
-    looks: Looks,
-    check: &mut impl FnMut(&Location) -> Result<(), E>,
-    file: &mut impl FnMut(&Location, FileStatus, usize) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut first_folder = None;
-    match visit_files_in((folder, below), looks, check, file, &mut first_folder)? {
-        true => Ok(()),
-        false => Err(FileError::NoFiles { path: folder.to_path_buf(), folder: first_folder }.into()),
-    }
-}
-
-/// Whether there are files. `first_folder`: the first folder in it that was not looked into.
-fn visit_files_in<E: From<FileError>>(
-    (folder, below): (&Location, usize),
-    looks: Looks,
-    check: &mut impl FnMut(&Location) -> Result<(), E>,
-    file: &mut impl FnMut(&Location, FileStatus, usize) -> Result<(), E>,
-    first_folder: &mut Option<String>,
-) -> Result<bool, E> {
-    if !looks.partial {
-        check_input_folder(folder)?;
-    }
-    let (system, mut any) = (folder.system()?, false);
-    for entry in system.list(folder)? {
-        let entry = entry?;
-        let location = folder.join(&entry.name);
-        let kind = match entry.kind {
-            Kind::Link => {
-                check(&location)?;
-                system.look_up(&location)?
-            }
-            Kind::Folder if looks.for_values && says_value(&entry.name) => {
-                any |= visit_files_in((&location, below + 1), looks, check, file, first_folder)?;
+                _ => false,
+            };
+            if is_missing && let Some(pattern) = Pattern::of(&location)? {
+                for (path, kind) in Search::run(&pattern, &location, self.partial, &mut self.check)? {
+                    let (below, location) = (pattern.parts_of(&path), Location::from(path));
+                    match kind {
+                        Kind::File(status) => (self.file)(&location, status, below.saturating_sub(1))?,
+                        _ => self.folder(&location, below)?,
+                    }
+                }
                 continue;
             }
-            kind => kind,
-        };
-        match kind {
-            Kind::File(status) => {
-                any = true;
-                file(&location, status, below)?;
+            match looked_up? {
+                Kind::Folder => self.folder(&location, 0)?,
+                Kind::File(_) if location.file_name().is_some_and(is_hidden) => {
+                    return Err(FileError::NotInput { path: path.clone() }.into());
+                }
+                Kind::File(status) => (self.file)(&location, status, 0)?,
+                Kind::Link | Kind::Other => {
+                    let expected = "regular file or directory";
+                    return Err(FileError::WrongKind { path: path.clone(), expected }.into());
+                }
             }
-            Kind::Folder if first_folder.is_none() => {
-                *first_folder = Some(entry.name.to_string_lossy().into_owned());
-            }
-            _ => (),
+        }
+        Ok(())
+    }
+
+    fn folder<E>(&mut self, folder: &Location, below: usize) -> Result<(), E>
+    where
+        C: FnMut(&Location) -> Result<(), E>,
+        F: FnMut(&Location, FileStatus, usize) -> Result<(), E>,
+        E: From<FileError>,
+    {
+        let mut first_folder = None;
+        match self.files_in((folder, below), &mut first_folder)? {
+            true => Ok(()),
+            false => Err(FileError::NoFiles { path: folder.to_path_buf(), folder: first_folder }.into()),
         }
     }
-    Ok(any)
+
+    /// Whether there are files. `first_folder`: the first folder in it that was not looked into.
+    fn files_in<E>(&mut self, (folder, below): (&Location, usize), first_folder: &mut Option<String>) -> Result<bool, E>
+    where
+        C: FnMut(&Location) -> Result<(), E>,
+        F: FnMut(&Location, FileStatus, usize) -> Result<(), E>,
+        E: From<FileError>,
+    {
+        if !self.partial {
+            self.claims.look_at(folder)?;
+        }
+        let (system, mut any) = (folder.system()?, false);
+        for entry in system.list(folder)? {
+            let entry = entry?;
+            let location = folder.join(&entry.name);
+            let says_value = self.for_values && says_value(&entry.name);
+            let kind = match entry.kind {
+                Kind::Link => {
+                    (self.check)(&location)?;
+                    system.look_up(&location)?
+                }
+                Kind::Folder if says_value => {
+                    any |= self.files_in((&location, below + 1), first_folder)?;
+                    continue;
+                }
+                kind => kind,
+            };
+            match kind {
+                Kind::File(status) => {
+                    any = true;
+                    (self.file)(&location, status, below)?;
+                }
+                Kind::Folder if first_folder.is_none() => {
+                    *first_folder = Some(entry.name.to_string_lossy().into_owned());
+                }
+                _ => (),
+            }
+        }
+        Ok(any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn table(names: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+        folder
+    }
+
+    /// The files of a table that these names in a folder stand for, and how many folders there are below what was named.
+    fn visit(folder: &Path, names: &[&str]) -> Result<Vec<(String, usize)>, FileError> {
+        let (mut files, names) = (Vec::new(), names.iter().map(|name| folder.join(name)).collect::<Vec<_>>());
+        let add = |location: &Location, _, below| -> Result<(), FileError> {
+            let name = location.as_path().unwrap().strip_prefix(folder).unwrap();
+            files.push((name.to_str().unwrap().to_owned(), below));
+            Ok(())
+        };
+        visit_table_files((&names, false), |_| Ok(()), add)?;
+        Ok(files)
+    }
+
+    #[test]
+    fn a_folder_of_values_is_refused_while_a_job_writes_to_it_or_above_it() {
+        let folder = table(&["t/day=1/a.csv", "t/day=2/b.csv"]);
+        for claimed in ["t", "t/day=2"] {
+            let claim = folder.path().join(claimed).join(crate::CLAIM);
+            fs::write(&claim, "{}").unwrap();
+            for names in [&["t"][..], &["t/day=2"], &["t/day=*"], &["t/day=*/*.csv"], &["t/day=1", "t/day=2"]] {
+                assert!(visit(folder.path(), names).is_err(), "{claimed}: {names:?}");
+            }
+            assert_eq!(visit(folder.path(), &["t/day=1"]).is_ok(), claimed != "t");
+            fs::remove_file(claim).unwrap();
+        }
+    }
 }
