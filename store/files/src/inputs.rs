@@ -26,11 +26,11 @@ pub fn visit_files<E: From<FileError>>(
     Visit { partial, for_values: false, check, file, claims: ClaimCheck::default() }.paths(paths)
 }
 
-/// The same of a table: of a folder also the files in folders in it whose names [say a value](says_value) (`day=2024-01-31/city=oslo`), and in those in these; links to folders are not followed there.
+/// The same of a table: of a folder also the files in folders in it whose names [say a value](says_value) (`day=2024-01-31/city=oslo`), and in those in these.
 /// `file` is told, too, in how many folders a file is below what was named: in a folder, or behind what is the same in all matches of a pattern.
 ///
 /// # Errors
-/// As of [`visit_files`].
+/// As of [`visit_files`]; [`FileError::LinkToValues`], [`FileError::WithoutValue`]: there is a folder whose files would not be read.
 pub fn visit_table_files<E: From<FileError>>(
     (paths, partial): (&[PathBuf], bool),
     check: impl FnMut(&Location) -> Result<(), E>,
@@ -115,6 +115,7 @@ impl<C, F> Visit<C, F> {
         if !self.partial {
             self.claims.look_at(folder)?;
         }
+        let is_of_values = self.for_values && folder.file_name().is_some_and(says_value);
         let (system, mut any) = (folder.system()?, false);
         for entry in system.list(folder)? {
             let entry = entry?;
@@ -123,7 +124,12 @@ impl<C, F> Visit<C, F> {
             let kind = match entry.kind {
                 Kind::Link => {
                     (self.check)(&location)?;
-                    system.look_up(&location)?
+                    match system.look_up(&location)? {
+                        Kind::Folder if says_value => {
+                            return Err(FileError::LinkToValues { path: location.to_path_buf() }.into());
+                        }
+                        kind => kind,
+                    }
                 }
                 Kind::Folder if says_value => {
                     any |= self.files_in((&location, below + 1), first_folder)?;
@@ -135,6 +141,9 @@ impl<C, F> Visit<C, F> {
                 Kind::File(status) => {
                     any = true;
                     (self.file)(&location, status, below)?;
+                }
+                Kind::Folder if is_of_values => {
+                    return Err(FileError::WithoutValue { path: location.to_path_buf() }.into());
                 }
                 Kind::Folder if first_folder.is_none() => {
                     *first_folder = Some(entry.name.to_string_lossy().into_owned());
@@ -149,6 +158,7 @@ impl<C, F> Visit<C, F> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
     use std::path::Path;
 
     use super::*;
@@ -173,6 +183,45 @@ mod tests {
         };
         visit_table_files((&names, false), |_| Ok(()), add)?;
         Ok(files)
+    }
+
+    #[track_caller]
+    fn finds(folder: &Path, names: &[&str], found: &[(&str, usize)]) {
+        let found: Vec<_> = found.iter().map(|(name, below)| ((*name).to_owned(), *below)).collect();
+        assert_eq!(visit(folder, names).unwrap(), found, "{names:?}");
+    }
+
+    #[test]
+    fn folders_of_values_that_would_not_be_read_are_refused_wherever_they_are() {
+        let folder = table(&["t/day=1/a.csv", "t/notes/b.csv", "elsewhere/c.csv"]);
+        let (at, elsewhere) = (|name: &str| folder.path().join(name), folder.path().join("elsewhere"));
+        finds(folder.path(), &["t"], &[("t/day=1/a.csv", 1)]);
+        // Files may be behind links, and a folder stands for the files in it.
+        symlink(elsewhere.join("c.csv"), at("t/day=1/c.csv")).unwrap();
+        symlink(&elsewhere, at("t/other")).unwrap();
+        finds(folder.path(), &["t"], &[("t/day=1/a.csv", 1), ("t/day=1/c.csv", 1)]);
+
+        symlink(&elsewhere, at("t/day=2")).unwrap();
+        let error = visit(folder.path(), &["t"]).unwrap_err();
+        assert!(matches!(&error, FileError::LinkToValues { path } if *path == at("t/day=2")), "{error}");
+        // Whoever names it means it.
+        finds(folder.path(), &["t/day=[12]"], &[("t/day=1/a.csv", 1), ("t/day=1/c.csv", 1), ("t/day=2/c.csv", 1)]);
+        fs::remove_file(at("t/day=2")).unwrap();
+
+        let refused = |names: &[&str], place: &str| {
+            let error = visit(folder.path(), names).unwrap_err();
+            assert!(matches!(&error, FileError::WithoutValue { path } if *path == at(place)), "{error}");
+            assert!(error.is_bad_input() && error.to_string().contains("t/day=1/*/*'"), "{error}");
+        };
+        fs::create_dir(at("t/day=1/more")).unwrap();
+        refused(&["t"], "t/day=1/more");
+        refused(&["t/day=*"], "t/day=1/more");
+        refused(&["t/day=1"], "t/day=1/more");
+        fs::remove_dir(at("t/day=1/more")).unwrap();
+        symlink(&elsewhere, at("t/day=1/link")).unwrap();
+        refused(&["t"], "t/day=1/link");
+        // Without folders that are columns there is nothing to be read in them.
+        visit_files((&[at("t/day=1")], false), |_| Ok(()), |_, _| Ok::<_, FileError>(())).unwrap();
     }
 
     #[test]
