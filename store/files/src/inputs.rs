@@ -1,7 +1,8 @@
 //! Input: which files the names that a user gave stand for.
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use crate::folder::ClaimCheck;
 use crate::pattern::{Pattern, Search};
@@ -27,7 +28,8 @@ pub fn visit_files<E: From<FileError>>(
 }
 
 /// The same of a table: of a folder also the files in folders in it whose names [say a value](says_value) (`day=2024-01-31/city=oslo`), and in those in these.
-/// `file` is told, too, in how many folders a file is below what was named: in a folder, or behind what is the same in all matches of a pattern.
+/// `file` is told, too, in how many folders a file is below what was named: in a folder; behind what is the same in all matches of a pattern; and where several names are given, from the first folder on that
+/// says another value in some of these than in others, as a shell makes `t/day=1 t/day=2` of `t/day=*`.
 ///
 /// # Errors
 /// As of [`visit_files`]; [`FileError::LinkToValues`], [`FileError::WithoutValue`]: there is a folder whose files would not be read.
@@ -57,6 +59,7 @@ impl<C, F> Visit<C, F> {
         F: FnMut(&Location, FileStatus, usize) -> Result<(), E>,
         E: From<FileError>,
     {
+        let alike = if self.for_values { values_alike(paths) } else { usize::MAX };
         for path in paths {
             let location = Location::from(path);
             (self.check)(&location)?;
@@ -67,9 +70,12 @@ impl<C, F> Visit<C, F> {
                 }
                 _ => false,
             };
+            let below = parts_behind(path, alike);
             if is_missing && let Some(pattern) = Pattern::of(&location)? {
+                // What is special in it is counted with what matches.
+                let below = below.saturating_sub(pattern.parts_of(path));
                 for (path, kind) in Search::run(&pattern, &location, self.partial, &mut self.check)? {
-                    let (below, location) = (pattern.parts_of(&path), Location::from(path));
+                    let (below, location) = (below + pattern.parts_of(&path), Location::from(path));
                     match kind {
                         Kind::File(status) => (self.file)(&location, status, below.saturating_sub(1))?,
                         _ => self.folder(&location, below)?,
@@ -78,11 +84,11 @@ impl<C, F> Visit<C, F> {
                 continue;
             }
             match looked_up? {
-                Kind::Folder => self.folder(&location, 0)?,
+                Kind::Folder => self.folder(&location, below)?,
                 Kind::File(_) if location.file_name().is_some_and(is_hidden) => {
                     return Err(FileError::NotInput { path: path.clone() }.into());
                 }
-                Kind::File(status) => (self.file)(&location, status, 0)?,
+                Kind::File(status) => (self.file)(&location, status, below.saturating_sub(1))?,
                 Kind::Link | Kind::Other => {
                     let expected = "regular file or directory";
                     return Err(FileError::WrongKind { path: path.clone(), expected }.into());
@@ -155,11 +161,42 @@ impl<C, F> Visit<C, F> {
     }
 }
 
+/// The parts of a name that say values, and where they are among all of its parts.
+fn parts_of_values(path: &Path) -> impl Iterator<Item = (usize, &OsStr)> {
+    path.components().enumerate().filter_map(|(at, part)| match part {
+        Component::Normal(name) if says_value(name) => Some((at, name)),
+        _ => None,
+    })
+}
+
+/// With how many values that are the same all names begin that say some.
+fn values_alike(paths: &[PathBuf]) -> usize {
+    let mut first: Option<Vec<&OsStr>> = None;
+    for path in paths {
+        let values = parts_of_values(path).map(|(_, name)| name);
+        match &mut first {
+            Some(first) => {
+                let alike = first.iter().zip(values).take_while(|(one, other)| *one == other).count();
+                // A name in no such folder is of another table, or none of one.
+                if parts_of_values(path).next().is_some() {
+                    first.truncate(alike);
+                }
+            }
+            None => first = Some(values.collect()).filter(|values: &Vec<_>| !values.is_empty()),
+        }
+    }
+    first.map_or(usize::MAX, |first| first.len())
+}
+
+/// How many parts a name has from the first one on that says a value behind so many others; 0: there is none.
+fn parts_behind(path: &Path, values: usize) -> usize {
+    parts_of_values(path).nth(values).map_or(0, |(at, _)| path.components().count() - at)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::Path;
 
     use super::*;
 
@@ -222,6 +259,42 @@ mod tests {
         refused(&["t"], "t/day=1/link");
         // Without folders that are columns there is nothing to be read in them.
         visit_files((&[at("t/day=1")], false), |_| Ok(()), |_, _| Ok::<_, FileError>(())).unwrap();
+    }
+
+    #[test]
+    fn several_names_are_in_folders_as_the_pattern_is_that_stands_for_them() {
+        let folder = table(&[
+            "t/day=1/at=x/a.csv",
+            "t/day=1/at=y/b.csv",
+            "t/day=2/at=x/c.csv",
+            "t/d.csv",
+            "u/day=1/e.csv",
+            "run=5/t/f.csv",
+            "run=6/t/g.csv",
+        ]);
+        let all = [("t/day=1/at=x/a.csv", 2), ("t/day=1/at=y/b.csv", 2), ("t/day=2/at=x/c.csv", 2)];
+        finds(folder.path(), &["t/day=*"], &all);
+        finds(folder.path(), &["t/day=1", "t/day=2"], &all);
+        finds(folder.path(), &["t/day=1*", "t/day=2"], &all);
+        finds(folder.path(), &["t/day=1/*", "t/day=2/*"], &all);
+        finds(folder.path(), &["t/day=1/at=x", "t/day=1/at=y/b.csv", "t/day=2"], &all);
+        finds(folder.path(), &["t/day=1/at=x/a.csv", "t/day=1/at=y/b.csv", "t/day=2/at=x/c.csv"], &all);
+        // What all of them have is named.
+        let of_one_day = [("t/day=1/at=x/a.csv", 1), ("t/day=1/at=y/b.csv", 1)];
+        finds(folder.path(), &["t/day=1/at=*"], &of_one_day);
+        finds(folder.path(), &["t/day=1/at=x", "t/day=1/at=y"], &of_one_day);
+        finds(folder.path(), &["t/day=1"], &of_one_day);
+        finds(
+            folder.path(),
+            &["t/day=1/at=x", "t/day=1/at=x"],
+            &[("t/day=1/at=x/a.csv", 0), ("t/day=1/at=x/a.csv", 0)],
+        );
+        finds(folder.path(), &["t/day=1/at=x", "u/day=1"], &[("t/day=1/at=x/a.csv", 1), ("u/day=1/e.csv", 0)]);
+        // One that says a value is as it is alone, whatever is beside it; several are not.
+        finds(folder.path(), &["u/day=1", "t/d.csv"], &[("u/day=1/e.csv", 0), ("t/d.csv", 0)]);
+        let with_others = [all[0], all[1], all[2], ("t/d.csv", 0)];
+        finds(folder.path(), &["t/day=1", "t/day=2", "t/d.csv"], &with_others);
+        finds(folder.path(), &["run=5/t", "run=6/t"], &[("run=5/t/f.csv", 2), ("run=6/t/g.csv", 2)]);
     }
 
     #[test]
