@@ -3,6 +3,7 @@
 //! Rows come in the order of these columns, so one file is open at a time, and memory is that of one. Of a folder each reduce that has rows of it writes a file; its name is that of the reduce, so
 //! files of a folder are in the order of their rows. What was read is compared with whole rows: the hash of those that are written counts what their folders say of them, too.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -111,15 +112,19 @@ impl SplitColumns {
         Gather::new(layout, &batches).map_err(of_table)
     }
 
-    /// The folder of a row, of which these are the columns that are folders.
-    fn folder(&self, batch: &RecordBatch, row: usize) -> Result<String, TaskError> {
+    /// The folder of a row in the output folder, of which these are the columns that are folders.
+    fn folder(&self, output: &Path, batch: &RecordBatch, row: usize) -> Result<String, TaskError> {
         let mut names = Vec::with_capacity(batch.num_columns());
         for (field, column) in self.folder_schema.fields().iter().zip(batch.columns()) {
             let value = column.is_valid(row).then(|| value_text(column.as_ref(), row));
             let name = folder_name(field.name(), value.as_deref());
             let told = |what| {
                 let (column, value) = (field.name(), shown(value.as_deref().unwrap_or_default().as_bytes()));
-                TaskError::data(format!("column {column} has the value {value:?}, {what}"))
+                let place = output.join(names.join("/"));
+                let place = place.display();
+                TaskError::data(format!(
+                    "{place}: of a row that belongs there column {column} has the value {value:?}, {what}"
+                ))
             };
             if value.as_deref() == Some("") {
                 let what = "and a folder without a value is taken for null by other programs: leave such rows out (--where), or write something else for it";
@@ -276,7 +281,8 @@ impl<'a> FolderFiles<'a> {
                 if runs.is_empty() || keys.get(row) != last {
                     last.clear();
                     last.extend_from_slice(keys.get(row));
-                    runs.push((message.rows().start + row, self.columns.folder(&batch, row)?));
+                    let folder = self.columns.folder(&self.file.directory, &batch, row)?;
+                    runs.push((message.rows().start + row, folder));
                 }
             }
         }
@@ -366,10 +372,12 @@ mod tests {
             ("city", Arc::new(cities) as ArrayRef, true),
         ]);
         let batch = batch.unwrap();
-        let folder = |row| columns.folder(&batch, row).map_err(|error| error.to_string());
+        let folder = |row| columns.folder(Path::new("/out"), &batch, row).map_err(|error| error.to_string());
         assert_eq!(folder(0).unwrap(), "day=2024-01-31/city=oslo");
         assert_eq!(folder(1).unwrap(), "day=__HIVE_DEFAULT_PARTITION__/city=__HIVE_DEFAULT_PARTITION__");
-        assert!(folder(2).unwrap_err().contains("column city has the value \"\""));
+        let refused = folder(2).unwrap_err();
+        let place = "/out/day=1970-01-01: of a row that belongs there column city has the value \"\",";
+        assert!(refused.starts_with(place), "{refused}");
         let refused = folder(3).unwrap_err();
         assert!(refused.contains("more than 255 bytes") && refused.len() < 300, "{refused}");
         assert_eq!(folder(4).unwrap(), "day=1970-01-01/city=a%2F%22b%22, c");
