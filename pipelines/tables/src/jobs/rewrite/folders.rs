@@ -1,6 +1,6 @@
 //! Files of a reduce in folders, one for each value of some columns: `city=oslo/part-00003.parquet`.
 //!
-//! Rows come in the order of these columns, so one file is open at a time, and memory is that of one. Of a folder each reduce that has rows of it writes a file; its name is that of the reduce, so
+//! Rows come in the order of these columns, so one file is open at a time, and memory is that of one and what is to be said of those before it. Of a folder each reduce that has rows of it writes a file; its name is that of the reduce, so
 //! files of a folder are in the order of their rows. What was read is compared with whole rows: the hash of those that are written counts what their folders say of them, too.
 
 use std::path::Path;
@@ -28,7 +28,7 @@ use crate::jobs::parts::{account, arguments};
 use crate::jobs::table::Table;
 use crate::semantics::{KeyColumn, KeyEncoder};
 use crate::sinks::{OutputFormat, field_text};
-use crate::sources::{Reservation, shown};
+use crate::sources::{MemoryBudget, MemoryDenied, Reservation, shown};
 use crate::{RowHasher, TableError};
 
 /// Which folders rows are written to.
@@ -166,9 +166,9 @@ fn value_text(column: &dyn Array, row: usize) -> String {
     }
 }
 
-/// Parts in order, merged into a file in each folder that they have rows of.
+/// Parts in order, merged into a file in each folder that they have rows of. Its value is a [`Reduced`].
 #[task(name = "table.reduce_folders", deterministic = true)]
-pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
+pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<(), TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
@@ -189,10 +189,10 @@ pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams
             MergedRows::LeftOut(_) => Ok(()),
         }
     })?;
-    let Made { tokens, row_hash } = files.finish(context)?;
+    let Made { tokens: Tokens { tokens, memory: _memory }, row_hash } = files.finish(context)?;
     let rows = tokens.iter().map(|token| token.rows).sum();
     account(context, 1, &args, Output { bytes: 0, rows, row_hash });
-    Ok(Reduced { tokens, row_hash, dropped: Output::default() })
+    context.return_value(&Reduced { tokens, row_hash, dropped: Output::default() })
 }
 
 /// Writes rows that come in the order of their folders.
@@ -217,11 +217,33 @@ struct FolderFiles<'a> {
 }
 
 /// What was written.
-#[derive(Default)]
 struct Made {
-    tokens: Vec<Token>,
+    tokens: Tokens,
     /// Of whole rows.
     row_hash: RowHash,
+}
+
+/// What a token takes beside its texts: its place in a list, twice as that grows, what an allocator adds, and the names of its fields and its numbers as it is written, twice as that grows.
+const TOKEN_BYTES: u64 = 2 * size_of::<Token>() as u64 + 64 + 2 * 96;
+
+/// Tokens of files, and the memory that these take and what is returned of them.
+struct Tokens {
+    tokens: Vec<Token>,
+    memory: Reservation,
+}
+
+impl Tokens {
+    fn new(budget: &Arc<dyn MemoryBudget>) -> Self {
+        Self { tokens: Vec::new(), memory: Reservation::none(budget) }
+    }
+
+    fn push(&mut self, token: Token) -> Result<(), MemoryDenied> {
+        // As they are, and as they are written.
+        let texts = 3 * (token.temporary.len() + token.name.len()) as u64;
+        self.memory.resize(self.memory.bytes() + TOKEN_BYTES + texts)?;
+        self.tokens.push(token);
+        Ok(())
+    }
 }
 
 impl<'a> FolderFiles<'a> {
@@ -247,7 +269,7 @@ impl<'a> FolderFiles<'a> {
             count: 0,
             open: None,
             buffers,
-            made: Made::default(),
+            made: Made { tokens: Tokens::new(&budget.shared()), row_hash: RowHash::default() },
         })
     }
 
@@ -308,7 +330,7 @@ impl<'a> FolderFiles<'a> {
         if let Some((params, file)) = self.open.take() {
             let (written, buffers) = file.finish_with_buffers(context, &params)?;
             self.buffers = buffers;
-            self.made.tokens.push(written.token);
+            self.made.tokens.push(written.token).map_err(|denied| self.budget.of_files(denied))?;
         }
         Ok(())
     }
@@ -326,8 +348,10 @@ impl<'a> FolderFiles<'a> {
 mod tests {
     use arrow_array::{ArrayRef, Date32Array, Int64Array, StringArray};
     use arrow_schema::Field;
+    use exobus_files::ContentHash;
 
     use super::*;
+    use crate::sources::FixedBudget;
 
     fn schema() -> Schema {
         let fields = [
@@ -359,6 +383,30 @@ mod tests {
         let refused = SplitColumns::of(&one, &folders, OutputFormat::Parquet).err().expect("it is refused");
         assert!(refused.to_string().contains("all columns would be folders"), "{refused}");
         assert!(SplitColumns::of(&schema(), &folders, OutputFormat::Records).is_err());
+    }
+
+    #[test]
+    fn tokens_of_very_many_files_take_no_more_memory_than_is_asked_for() {
+        let fixed = Arc::new(FixedBudget::new(4 << 20));
+        let budget: Arc<dyn MemoryBudget> = fixed.clone();
+        let mut made = Tokens::new(&budget);
+        let token = |number: u64| {
+            let name = format!("day=2024-01-31/city=number {number}/part-00000.parquet");
+            let temporary = format!("{name}.{}-00001", "f".repeat(32));
+            let hash = ContentHash::of_blocks(0, name.as_bytes());
+            Token { temporary, name, rows: u64::MAX, bytes: u64::MAX, hash }
+        };
+        let denied = (0..100_000).find_map(|number| made.push(token(number)).err());
+        assert!(denied.is_some(), "100 000 files are not known in 4 MiB");
+        let Tokens { tokens, memory } = made;
+        let texts: usize = tokens.iter().map(|token| token.temporary.capacity() + token.name.capacity()).sum();
+        let taken = tokens.capacity() * size_of::<Token>() + texts;
+        let reduced = Reduced { tokens, row_hash: RowHash::default(), dropped: Output::default() };
+        let written = rmp_serde::to_vec_named(&reduced).unwrap().capacity();
+        assert!(
+            reduced.tokens.len() > 1_000 && (taken + written) as u64 <= memory.bytes(),
+            "{taken} and {written} of {memory:?}"
+        );
     }
 
     #[test]
