@@ -195,6 +195,20 @@ pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams
     context.return_value(&Reduced { tokens, row_hash, dropped: Output::default() })
 }
 
+/// What [`refuse_folders`] is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TooMany {
+    pub(super) folders: Folders,
+    /// How many there would be.
+    pub(super) count: u64,
+}
+
+/// Refuses as many folders, as a reduce does that has too many by itself: what a program refuses is not known to be the fault of the request.
+#[task(name = "table.refuse_folders", deterministic = true)]
+pub(super) fn refuse_folders(_context: &mut TaskContext<'_>, params: TooMany) -> Result<(), TaskError> {
+    Err(TaskError::request(params.folders.too_many("", params.count)))
+}
+
 /// Writes rows that come in the order of their folders.
 struct FolderFiles<'a> {
     table: &'a Table,
