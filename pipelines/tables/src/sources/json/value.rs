@@ -182,8 +182,8 @@ pub(super) fn takes_texts_of_numbers(of: &DataType) -> bool {
 /// A type that has all values of a column of that type of decimals, and the number that is in this text with its quotes.
 pub(super) fn wider_of_text(column: &DataType, text: &str) -> Option<DataType> {
     let number: String = serde_json::from_str(text).ok()?;
-    let is_number = serde_json::from_str::<&serde_json::value::RawValue>(&number)
-        .is_ok_and(|raw| Kind::of(raw.get()) == Kind::Number);
+    let raw = serde_json::from_str::<&serde_json::value::RawValue>(&number).ok()?.get();
+    let is_number = raw == number && Kind::of(raw) == Kind::Number;
     let wider = wider_number(column, &number).filter(|_| is_number)?;
     takes_texts_of_numbers(&wider).then_some(wider)
 }
