@@ -150,7 +150,7 @@ impl<'a> Finder<'a> {
             [only] => only.len(),
             [] => 0,
         };
-        Self { cuts, common, prefixes: cuts.keys.iter().map(|cut| prefix(&cut[common..])).collect() }
+        Self { cuts, common, prefixes: cuts.keys.iter().map(|cut| key_prefix(&cut[common..])).collect() }
     }
 
     /// The partition that `key` belongs to, as [`Cuts::partition_of`] says.
@@ -163,7 +163,7 @@ impl<'a> Finder<'a> {
             std::cmp::Ordering::Greater => return self.prefixes.len(),
             std::cmp::Ordering::Equal => (),
         }
-        let of_key = prefix(&key[self.common..]);
+        let of_key = key_prefix(&key[self.common..]);
         let mut found = self.prefixes.partition_point(|of_cut| *of_cut < of_key);
         while self.prefixes.get(found) == Some(&of_key) && self.cuts.keys[found].as_slice() <= key {
             found += 1;
@@ -172,14 +172,14 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The first eight bytes as a number that compares as they do; where there are fewer, zeros are behind them.
+/// The first eight bytes of a key as a number that compares as they do; where there are fewer, zeros stand for what is not there. Keys whose numbers are the same are compared as wholes.
 #[inline]
-fn prefix(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
+pub fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
         None => {
             let mut first = [0; 8];
-            first[..bytes.len()].copy_from_slice(bytes);
+            first[..key.len()].copy_from_slice(key);
             u64::from_be_bytes(first)
         }
     }

@@ -69,6 +69,42 @@ struct Finished {
     tokens: Option<Vec<Token>>,
 }
 
+impl Finished {
+    fn of(block: &[u8]) -> Result<Self, TaskError> {
+        let finished: Self = rmp_serde::from_slice(block).map_err(TaskError::fatal)?;
+        if finished.token.is_none() && finished.tokens.is_none() {
+            return Err(TaskError::fatal("an output says of no file whether it wrote one"));
+        }
+        Ok(finished)
+    }
+
+    fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.token.iter().chain(self.tokens.iter().flatten())
+    }
+}
+
+/// What a commit takes at most without asking for it, bytes.
+const COMMIT_BYTES: u64 = 1 << 20;
+/// What the name of a file takes in a set of them beside its text.
+const NAME_BYTES: u64 = 96;
+
+/// What a commit has in memory of these outputs: the names of all of their files, and all that is said of those of one, bytes.
+fn commit_bytes(outputs: &[impl AsRef<[u8]>]) -> Result<u64, TaskError> {
+    let (mut names, mut largest) = (0, 0);
+    for output in outputs {
+        let (mut of_names, mut texts, mut count) = (0, 0, 0);
+        for token in Finished::of(output.as_ref())?.tokens() {
+            of_names += token.name.len() as u64 + NAME_BYTES;
+            texts += (token.name.len() + token.temporary.len()) as u64 + 64;
+            count += 1;
+        }
+        names += of_names;
+        // A list grows by doubling.
+        largest = largest.max(texts + 2 * count * size_of::<Token>() as u64);
+    }
+    Ok(names + largest)
+}
+
 /// Gives the files of a set of outputs of reduces their final names.
 #[task(name = "shuffle.commit", commits = true)]
 pub(crate) fn commit(context: &mut TaskContext<'_>, params: CommitParams) -> Result<(), TaskError> {
@@ -76,14 +112,15 @@ pub(crate) fn commit(context: &mut TaskContext<'_>, params: CommitParams) -> Res
     let folder = OutputFolder::new(&params.output, context.job())?;
     context.check_path(folder.working_place().as_ref())?;
     let blocks = context.blocks(0);
+    let mut memory = context.outside_granted();
+    let bytes = commit_bytes(&blocks)?;
+    if bytes > COMMIT_BYTES {
+        memory.resize(bytes.max(memory.bytes()))?;
+    }
     folder.commit(&attempt_name(context), (&params.program, &params.schema), |take| {
         blocks.iter().try_for_each(|block| {
             context.check_cancelled()?;
-            let Finished { token, tokens } = rmp_serde::from_slice(block).map_err(TaskError::fatal)?;
-            if token.is_none() && tokens.is_none() {
-                return Err(TaskError::fatal("an output says of no file whether it wrote one"));
-            }
-            token.iter().chain(tokens.iter().flatten()).try_for_each(|token| {
+            Finished::of(block)?.tokens().try_for_each(|token| {
                 // Names of files in the folder, and of no others.
                 match is_inside(&token.name) && is_inside(&token.temporary) {
                     true => Ok(take(token)?),
@@ -275,4 +312,41 @@ pub fn buffer_bytes(plan: &Plan, output: &Path) -> u64 {
 pub fn output_buffers(context: &mut TaskContext<'_>, bytes: u64) -> Result<Vec<IoBuffer>, TaskError> {
     let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(bytes)?)) };
     Ok(vec![buffer()?, buffer()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use exobus_files::ContentHash;
+
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Reduced {
+        tokens: Vec<Token>,
+    }
+
+    #[test]
+    fn a_commit_asks_for_what_the_names_of_very_many_files_take() {
+        let token = |output: usize, file: usize| {
+            let name = format!("day=2024-01-31/city=number {file}/part-{output:05}");
+            let hash = ContentHash::of_blocks(0, name.as_bytes());
+            Token { temporary: format!("{name}.{}-00001", "f".repeat(32)), name, rows: 1, bytes: 1, hash }
+        };
+        let output = |output, files| {
+            let tokens = (0..files).map(|file| token(output, file)).collect();
+            rmp_serde::to_vec_named(&Reduced { tokens }).unwrap()
+        };
+        let outputs = [output(0, 10), output(1, 20_000), output(2, 0)];
+        let names: BTreeSet<String> = (0..20_000).map(|file| token(1, file).name).collect();
+        let of_names: usize = names.iter().map(|name| size_of::<String>() + name.capacity()).sum();
+        let decoded = Finished::of(&outputs[1]).unwrap();
+        let texts: usize = decoded.tokens().map(|token| token.name.capacity() + token.temporary.capacity()).sum();
+        let list = decoded.tokens.as_ref().map_or(0, Vec::capacity) * size_of::<Token>();
+        let asked = commit_bytes(&outputs).unwrap();
+        assert!((of_names + texts + list) as u64 <= asked, "{asked} for {of_names}, {texts} and {list}");
+        assert!(asked > COMMIT_BYTES && commit_bytes(&outputs[..1]).unwrap() < COMMIT_BYTES);
+        assert!(commit_bytes(&[rmp_serde::to_vec_named(&()).unwrap()]).is_err());
+    }
 }

@@ -13,7 +13,8 @@
 use exobus_actors::registry::TaskError;
 use twox_hash::XxHash3_64;
 
-use super::{ROW_HEADER_BYTES, Row, key_prefix, row_header};
+use super::{ROW_HEADER_BYTES, Row, row_header};
+use crate::cuts::key_prefix;
 
 /// Makes one value of two of the same key: `combine(key, into, value)`. Associative and commutative.
 pub type Combine<'a> = &'a dyn Fn(&[u8], &mut Vec<u8>, &[u8]) -> Result<(), TaskError>;

@@ -9,7 +9,8 @@ use exobus_actors::task::Output;
 use exobus_store::RowHash;
 
 use super::run::RowRun;
-use super::{Row, RowsError, key_prefix};
+use super::{Row, RowsError};
+use crate::cuts::key_prefix;
 
 /// A merge under way. Rows of one key come in the order of the runs and, inside a run, in its own.
 ///

@@ -137,14 +137,6 @@ pub fn push_row(bytes: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
-/// The first eight bytes of a key as a number that compares as they do; zeros stand for what is not there.
-fn key_prefix(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => key.iter().fold(0, |prefix, byte| (prefix << 8) | u64::from(*byte)) << (8 * (8 - key.len()) % 64),
-    }
-}
-
 /// The rows of a part, one after the other; after an error there are none.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {

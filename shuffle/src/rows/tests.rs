@@ -4,6 +4,7 @@ use exobus_actors::registry::TaskError;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cuts::key_prefix;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 

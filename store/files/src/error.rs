@@ -164,6 +164,24 @@ pub enum FileError {
         /// Name of a directory in it, which may have some: files are those of the directory alone.
         folder: Option<String>,
     },
+    /// A link leads to a folder and has a name that says the value of a column: what is behind it would not be read.
+    #[error(
+        "{}: a link to a folder that says the value of a column, and links are not followed there: name the folders that are meant by a pattern, which follows them, or say --hive false, so that folders are no columns",
+        path.display()
+    )]
+    LinkToValues {
+        /// The link.
+        path: PathBuf,
+    },
+    /// A folder that says no value is in one that says the value of a column: what is in it would not be read.
+    #[error(
+        "{}: a folder that says no value of a column, in one that does, and is not looked into: move it away, or name the files that are meant by a pattern, as '{}' does",
+        path.display(), path.parent().unwrap_or(path).join("*/*").display()
+    )]
+    WithoutValue {
+        /// The inner folder.
+        path: PathBuf,
+    },
     /// Nothing is named as a pattern says.
     #[error("{}: no file has such a name, and `*`, `?`, `[...]` and `**` in it match none", path.display())]
     NoMatch {

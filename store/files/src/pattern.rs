@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::folder::check_input_folder;
+use crate::folder::ClaimCheck;
 use crate::{FileError, Kind, Location, is_hidden};
 
 /// What a name stands for that is a pattern.
@@ -83,8 +83,7 @@ pub(crate) struct Search<'a, C> {
     /// Whether only files match.
     files_only: bool,
     check: &'a mut C,
-    /// The folder of the last file that has matched: nothing is in its way.
-    checked: Option<Location>,
+    claims: ClaimCheck,
     found: Matched,
 }
 
@@ -99,7 +98,7 @@ impl<'a, C> Search<'a, C> {
         E: From<FileError>,
     {
         let files_only = pattern.steps.iter().any(|step| matches!(step, Step::Below));
-        let mut search = Self { partial, files_only, check, checked: None, found: Matched::new() };
+        let mut search = Self { partial, files_only, check, claims: ClaimCheck::default(), found: Matched::new() };
         search.walk(&pattern.base, &pattern.steps)?;
         match search.found.is_empty() {
             true => Err(FileError::NoMatch { path: name.to_path_buf() }.into()),
@@ -165,9 +164,8 @@ impl<'a, C> Search<'a, C> {
                 self.found.insert(location.to_path_buf(), Kind::Folder);
             }
             Some(Kind::File(status)) if rest.is_empty() && !is_hidden(name) => {
-                if !self.partial && self.checked.as_ref() != Some(folder) {
-                    check_input_folder(folder)?;
-                    self.checked = Some(folder.clone());
+                if !self.partial {
+                    self.claims.look_at(folder)?;
                 }
                 self.found.insert(location.to_path_buf(), Kind::File(status));
             }

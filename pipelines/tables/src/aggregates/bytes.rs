@@ -7,6 +7,7 @@ use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, make_array};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
+use exobus_shuffle::cuts::key_prefix;
 
 use super::Accumulator;
 use super::columns::{each_row, valid};
@@ -34,17 +35,6 @@ struct Slot {
 
 const NONE: usize = usize::MAX;
 
-fn prefix(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut first = [0; 8];
-            first[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(first)
-        }
-    }
-}
-
 impl<const GREATEST: bool> ExtremeBytes<GREATEST> {
     pub(super) fn resize(&mut self, groups: usize) {
         if let Some(forgotten) = self.slots.get(groups..) {
@@ -56,7 +46,7 @@ impl<const GREATEST: bool> ExtremeBytes<GREATEST> {
     /// Notes the bytes if they are better than those that the group has.
     #[inline]
     pub(super) fn offer(&mut self, group: usize, value: &[u8]) {
-        let (slot, prefix) = (self.slots[group], prefix(value));
+        let (slot, prefix) = (self.slots[group], key_prefix(value));
         let order = match prefix.cmp(&slot.prefix) {
             Ordering::Equal if slot.len != NONE => value.cmp(&self.bytes[slot.start..slot.start + slot.len]),
             other => other,

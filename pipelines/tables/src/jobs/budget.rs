@@ -81,6 +81,16 @@ impl TaskBudget {
         self.failure(format!("what is known of the files of the table takes memory: {denied}"))
     }
 
+    /// How the task fails that has no room for what is to be said of the files that it has written.
+    pub(super) fn of_files(&self, denied: MemoryDenied) -> TaskError {
+        self.failure(format!("what is known of the files in very many folders takes memory: {denied}"))
+    }
+
+    /// How the task fails that has no room for the values of folders, one for each row.
+    pub(super) fn of_folders(&self, denied: MemoryDenied) -> TaskError {
+        self.failure(format!("values of columns that are folders take memory: {denied}"))
+    }
+
     /// How the task fails that has no room for what a function gave.
     pub(super) fn of_given(&self, denied: MemoryDenied) -> TaskError {
         self.failure(format!("what the function gave takes memory: {denied}"))

@@ -36,7 +36,7 @@ use super::{TableJob, WriteOptions};
 use crate::block::Layout;
 use crate::reading::{Reading, Wanted};
 use crate::semantics::{conformed, stored_schema};
-use crate::sources::{Reservation, value_bytes, without_runs};
+use crate::sources::{Reservation, run_bytes, value_bytes, without_runs};
 use crate::{RowHasher, TableError};
 
 /// What the conversion of a table is told.
@@ -120,6 +120,8 @@ pub(super) fn write_file(
         None => table.schema.clone(),
         Some(mapping) => stored_schema(params.file.form.format().types(), mapping.schema()).map_err(of_table)?,
     };
+    let folders = params.reading.options.folder_types().map_err(|error| budget.of_source(error))?;
+    let is_folder = |name: &str| folders.iter().any(|(folder, _)| folder == name);
     let (layout, hasher) = (Layout::new(&schema).map(Arc::new), RowHasher::new(&schema));
     let (layout, hasher) = (layout.map_err(of_table)?, hasher.map_err(of_table)?);
     let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, budget)?;
@@ -140,7 +142,9 @@ pub(super) fn write_file(
             let row_hash = table.hasher.sum(&batch).map_err(refused)?;
             read.add(Output { bytes: 0, rows: batch.num_rows() as u64, row_hash });
             let refused = |what| reader.refused_batch(piece, &rows, what);
-            let batch = without_runs(&batch).map_err(of_table)?;
+            let unpacked = Reservation::of(&budget.shared(), run_bytes(&batch, is_folder));
+            let _unpacked = unpacked.map_err(|denied| budget.of_folders(denied))?;
+            let batch = without_runs(batch, is_folder).map_err(of_table)?;
             mapping.apply(batch, refused, |batch| {
                 let batch = conformed(&batch, &schema).map_err(|error| refused_row(error, refused))?;
                 let bytes = value_bytes(&batch, 0..batch.num_rows());

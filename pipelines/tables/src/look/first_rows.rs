@@ -9,7 +9,7 @@ use super::{Look, Opened};
 use crate::TableError;
 use crate::reading::{ALL_ROWS, ReadRows, Reading, TableReader};
 use crate::semantics::conformed;
-use crate::sources::{ListedFile, SourceError, without_runs};
+use crate::sources::{ListedFile, Place, Reservation, SourceError, run_bytes, without_runs};
 
 /// What [`Look::first_rows`] has read.
 pub struct FirstRows {
@@ -21,7 +21,7 @@ pub struct FirstRows {
     pub files_read: usize,
     /// Whether these are all rows that there are.
     pub is_all: bool,
-    _memory: Vec<ReadRows>,
+    _memory: Option<(Vec<ReadRows>, Reservation)>,
 }
 
 impl Look {
@@ -59,9 +59,14 @@ impl Look {
             conformed(&rows.batch, &schema).map_err(|error| self.row_error(listed, rows, error))
         };
         let batches = read.iter().zip(listed_of).map(of_table).collect::<Result<Vec<_>, _>>()?;
-        let batches = batches.iter().map(without_runs).collect::<Result<Vec<_>, _>>();
+        let unpacked = Reservation::of(&self.budget, batches.iter().map(|batch| run_bytes(batch, |_| true)).sum());
+        let unpacked = unpacked.map_err(|denied| {
+            let (file, place) = (self.files[0].location.to_string().into(), Place::Row(0, 0));
+            SourceError::Memory { file, place, what: "values of columns that come in runs", denied }
+        })?;
+        let batches = batches.into_iter().map(|batch| without_runs(batch, |_| true)).collect::<Result<Vec<_>, _>>();
         let batches = batches.map_err(|error| self.failed(error))?;
-        Ok(FirstRows { schema, batches, files_read, is_all, _memory: read })
+        Ok(FirstRows { schema, batches, files_read, is_all, _memory: Some((read, unpacked)) })
     }
 
     /// What is wrong with rows of a file, which is opened once more.
@@ -102,6 +107,6 @@ impl Look {
 
 impl FirstRows {
     fn none(schema: SchemaRef) -> Self {
-        Self { schema, batches: Vec::new(), files_read: 0, is_all: true, _memory: Vec::new() }
+        Self { schema, batches: Vec::new(), files_read: 0, is_all: true, _memory: None }
     }
 }

@@ -7,11 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, RunArray, UInt32Array, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, RunArray, UInt32Array, UInt64Array,
+    downcast_run_array,
+};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use arrow_select::take::take;
 use exobus_files::says_value;
 
+use super::batches::array_bytes;
 use super::parquet::RowGroupStatistics;
 use super::text::{Evidence, column};
 use super::{NamedTypes, SourceError, print_type, shown};
@@ -25,6 +29,9 @@ type Values = Vec<(String, Option<String>)>;
 
 /// Columns that folders are, each with the value that all rows of a file have in it.
 pub(crate) type FolderColumns = Vec<(FieldRef, ArrayRef)>;
+
+/// What a row takes of which it is known where its value is.
+const PLACE_BYTES: u64 = (size_of::<Option<usize>>() + size_of::<u64>()) as u64;
 
 /// What the last so many folders of the path of a file say.
 fn values(file: &Path, below: usize) -> Result<Values, SourceError> {
@@ -198,17 +205,43 @@ pub(crate) fn with_folders(batch: RecordBatch, columns: &FolderColumns) -> Resul
     RecordBatch::try_new_with_options(schema, arrays, &RecordBatchOptions::new().with_row_count(Some(rows)))
 }
 
-/// The rows without runs: for who looks at arrays as they are.
-pub(crate) fn without_runs(batch: &RecordBatch) -> Result<RecordBatch, TableError> {
-    let is_runs = |field: &FieldRef| matches!(field.data_type(), DataType::RunEndEncoded(..));
+/// What the values take that [`without_runs`] puts in place of runs, bytes.
+pub(crate) fn run_bytes(batch: &RecordBatch, is_wanted: impl Fn(&str) -> bool) -> u64 {
+    let rows = batch.num_rows() as u64;
+    let bytes = |array: &ArrayRef| {
+        downcast_run_array!(
+            array => {
+                let values = array.values();
+                // Those of a folder are one.
+                rows * array_bytes(values.as_ref(), 0..values.len()) / (values.len().max(1) as u64)
+            },
+            _ => 0
+        )
+    };
+    let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+    let bytes: u64 =
+        columns.filter(|(field, _)| is_runs(field) && is_wanted(field.name())).map(|(_, array)| bytes(array)).sum();
+    if bytes == 0 { 0 } else { bytes + rows * PLACE_BYTES }
+}
+
+/// The rows with values in place of runs in those of these columns that are wanted: for who looks at arrays as they are.
+pub(crate) fn without_runs(batch: RecordBatch, is_wanted: impl Fn(&str) -> bool) -> Result<RecordBatch, TableError> {
+    let is_wanted = |field: &FieldRef| is_runs(field) && is_wanted(field.name());
+    if !batch.schema_ref().fields().iter().any(&is_wanted) {
+        return Ok(batch);
+    }
     let (mut fields, mut arrays) = (batch.schema_ref().fields().to_vec(), batch.columns().to_vec());
-    for (field, array) in fields.iter_mut().zip(&mut arrays).filter(|(field, _)| is_runs(field)) {
+    for (field, array) in fields.iter_mut().zip(&mut arrays).filter(|(field, _)| is_wanted(field)) {
         *array = unpacked(array)?;
         *field = Arc::new(field.as_ref().clone().with_data_type(array.data_type().clone()));
     }
     let schema = Arc::new(Schema::new_with_metadata(fields, batch.schema_ref().metadata().clone()));
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+}
+
+fn is_runs(field: &FieldRef) -> bool {
+    matches!(field.data_type(), DataType::RunEndEncoded(..))
 }
 
 /// What is known of a column that folders are in each split of a file, which has so many rows; one, where nobody says it.
@@ -281,7 +314,7 @@ mod tests {
         let columns = folder_columns(file, 3, &types).unwrap();
         let ids: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
         let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
-        let batch = without_runs(&with_folders(batch, &columns).unwrap()).unwrap();
+        let batch = without_runs(with_folders(batch, &columns).unwrap(), |_| true).unwrap();
         let names: Vec<_> = batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect();
         assert_eq!((batch.num_rows(), names), (3, ["id", "n", "city", "day"].map(str::to_owned).to_vec()));
         assert_eq!(batch.column(1).as_primitive::<arrow_array::types::Int64Type>().values(), &[7, 7, 7]);
@@ -289,5 +322,25 @@ mod tests {
         assert_eq!(batch.column(3).null_count(), 3);
         let said = folder_statistics(&columns[2].1, &[Some(5), None]).unwrap();
         assert_eq!(said.nulls.values(), &[5, 1]);
+    }
+
+    #[test]
+    fn values_in_place_of_runs_take_no_more_memory_than_is_said_and_other_runs_stay() {
+        let text = "x".repeat(200);
+        let columns = ["city", "own"].map(|name| {
+            let field = Arc::new(Field::new(name, DataType::Utf8, true));
+            (field, one_value(&DataType::Utf8, Some(&text)).unwrap())
+        });
+        let ids: ArrayRef = Arc::new(Int32Array::from_iter_values(0..10_000));
+        let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        let batch = with_folders(batch, &columns.to_vec()).unwrap();
+        let is_folder = |name: &str| name == "city";
+        let said = run_bytes(&batch, is_folder);
+        assert_eq!(run_bytes(&batch, |_| false), 0);
+        let unpacked = without_runs(batch.clone(), is_folder).unwrap();
+        assert_eq!(*unpacked.column(1).data_type(), DataType::Utf8);
+        assert_eq!(unpacked.column(2).data_type(), batch.column(2).data_type());
+        let takes = unpacked.column(1).get_buffer_memory_size() as u64;
+        assert!(takes >= 2_000_000 && takes <= said && said <= takes + 10_000 * (PLACE_BYTES + 8), "{takes} of {said}");
     }
 }

@@ -31,7 +31,7 @@ pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
 pub(crate) use batches::{array_bytes, is_counted_by_row, larger_row, value_bytes};
 pub(crate) use error::shown;
 pub use error::{Misfit, Place, SourceError};
-pub(crate) use folders::{FolderColumns, folder_statistics, folder_types, with_folders, without_runs};
+pub(crate) use folders::{FolderColumns, folder_statistics, folder_types, run_bytes, with_folders, without_runs};
 pub use format::InputFormat;
 pub(crate) use format::alike;
 pub use front::{Source, SourceRows, TextOptions};

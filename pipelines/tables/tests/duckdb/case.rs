@@ -13,9 +13,10 @@ use exobus_tables::jobs::convert::{ConvertTable, convert};
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
 use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top, group};
 use exobus_tables::jobs::join::{Broadcast, JoinKind, JoinQuery, JoinTables, join};
+use exobus_tables::jobs::repartition::{RepartitionTable, repartition};
 use exobus_tables::jobs::shuffle::{ShuffleTable, shuffle};
 use exobus_tables::jobs::sort::{SortTable, sort};
-use exobus_tables::jobs::{FileSize, Rewrite, WriteOptions};
+use exobus_tables::jobs::{FileSize, Folders, Rewrite, WriteOptions};
 use exobus_tables::reading::ReadOptions;
 use exobus_tables::semantics::{KeyColumn, Nulls};
 use exobus_tables::sinks::{Compression, OutputFormat};
@@ -72,11 +73,28 @@ impl Shape {
 
 /// What is done. Whoever adds a verb says here which options it has, how it is run and what DuckDB is asked, and how that is answered in `VERBS` of `verbs.py`.
 enum Verb {
-    Sort { key: Vec<KeyColumn> },
-    Shuffle { seed: u64 },
-    Dedupe { key: Vec<KeyColumn>, keep: Keep, order_by: Vec<KeyColumn> },
+    Sort {
+        key: Vec<KeyColumn>,
+    },
+    Shuffle {
+        seed: u64,
+    },
+    Dedupe {
+        key: Vec<KeyColumn>,
+        keep: Keep,
+        order_by: Vec<KeyColumn>,
+    },
     Group(GroupQuery),
-    Join { right: Box<Table>, query: JoinQuery, broadcast: Broadcast },
+    Join {
+        right: Box<Table>,
+        query: JoinQuery,
+        broadcast: Broadcast,
+    },
+    /// `folders`: none, or columns that are folders.
+    Repartition {
+        by: Vec<KeyColumn>,
+        folders: Vec<String>,
+    },
     Convert,
 }
 
@@ -103,12 +121,20 @@ impl Verb {
     }
 
     fn new(seeded: &mut Seeded, table: &Table) -> Self {
-        match seeded.pick(&["sort", "sort", "shuffle", "dedupe", "group", "group", "group", "convert"]) {
+        let verbs =
+            ["sort", "sort", "shuffle", "dedupe", "group", "group", "group", "convert", "repartition", "repartition"];
+        match seeded.pick(&verbs) {
             "sort" => Self::Sort { key: key(seeded, table, &[1, 1, 2, 3, 4]) },
             "shuffle" => Self::Shuffle { seed: seeded.next() },
             "dedupe" => {
                 let (key, keep) = (key(seeded, table, &[1, 1, 2, 3]), seeded.pick(&[Keep::First, Keep::Last]));
                 Self::Dedupe { key, keep, order_by: self::key(seeded, table, &[0, 1, 2]) }
+            }
+            "repartition" => {
+                let folders = folders(seeded, table);
+                let mut by = key(seeded, table, &[0, 1, 1, 2]);
+                by.retain(|key| !folders.contains(&key.column));
+                Self::Repartition { by, folders }
             }
             // What has no other column than the one by which the oracle knows rows has no groups.
             "group" if table.keys.iter().any(|key| key != "id") => Self::Group(group_query(seeded, table)),
@@ -123,6 +149,7 @@ impl Verb {
             Self::Dedupe { .. } => "dedupe",
             Self::Group(_) => "group",
             Self::Join { .. } => "join",
+            Self::Repartition { .. } => "repartition",
             Self::Convert => "convert",
         }
     }
@@ -137,6 +164,10 @@ impl Verb {
         let tabbed = if table.texts { OutputFormat::Tsv } else { OutputFormat::Parquet };
         let (sizes, formats): (&[_], &[_]) = match self {
             Self::Sort { .. } => (&[count], &[OutputFormat::Parquet]),
+            Self::Repartition { by, folders } if by.is_empty() && folders.is_empty() => {
+                (&[count], &[OutputFormat::Parquet])
+            }
+            Self::Repartition { .. } => (&[count, count, bytes], &[OutputFormat::Parquet]),
             Self::Shuffle { .. } => (&[count, rows], &[OutputFormat::Parquet]),
             Self::Dedupe { .. } | Self::Join { .. } => (&[count, count, bytes], &[OutputFormat::Parquet]),
             Self::Group(_) => (&[count, rows, bytes], &[OutputFormat::Parquet]),
@@ -189,6 +220,7 @@ impl Verb {
                 };
                 json!({ "on": on, "kind": kind.to_string(), "suffix": suffix, "order": order })
             }
+            Self::Repartition { by, folders } => json!({ "by": by, "folders": folders }),
             Self::Shuffle { .. } | Self::Convert => json!({}),
         };
         question["verb"] = json!(self.name());
@@ -231,6 +263,17 @@ impl Verb {
                 right.schema.iter().for_each(|schema| say("--right-schema", schema.clone()));
                 right.select.iter().for_each(|columns| say("--right-select", columns.join(",")));
                 right.filter.iter().for_each(|condition| say("--right-where", condition.clone()));
+                arguments
+            }
+            Self::Repartition { by, folders } => {
+                let mut arguments = Vec::new();
+                let mut say = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+                if !by.is_empty() {
+                    say("--by", key_text(by));
+                }
+                if !folders.is_empty() {
+                    say("--partition-by", folders.join(","));
+                }
                 arguments
             }
             Self::Convert => Vec::new(),
@@ -287,6 +330,16 @@ fn group_query(seeded: &mut Seeded, table: &Table) -> GroupQuery {
     GroupQuery { by, aggregates, having, top }
 }
 
+/// Columns that are folders, as often as not none.
+fn folders(seeded: &mut Seeded, table: &Table) -> Vec<String> {
+    let mut folders = Vec::new();
+    for _ in 0..seeded.pick(&[0, 1, 1, 1, 2]) {
+        let column = table.folders.get(seeded.next() as usize % table.folders.len().max(1));
+        folders.extend(column.filter(|column| !folders.contains(*column)).cloned());
+    }
+    folders
+}
+
 /// Columns that have an order, as many as one of these at most.
 fn key(seeded: &mut Seeded, table: &Table, columns: &[usize]) -> Vec<KeyColumn> {
     let mut key: Vec<KeyColumn> = Vec::new();
@@ -310,7 +363,7 @@ impl Case {
         };
         let writing = verb.writing(&mut seeded, &table);
         // The command joins what one path stands for.
-        let by_folder = seeded.pick(&[false, true]) || matches!(verb, Verb::Join { .. });
+        let by_folder = seeded.pick(&[false, true]) || matches!(verb, Verb::Join { .. }) || table.is_a_folder();
         let shape = Shape::new(&mut seeded);
         let runs_twice = matches!(verb, Verb::Shuffle { .. }) || seeded.pick(&[true, false, false, false]);
         let again = runs_twice.then(|| Shape::new(&mut seeded));
@@ -366,6 +419,12 @@ impl Case {
                 let (query, broadcast, right_reading) = (query.clone(), *broadcast, reading(right));
                 let params = JoinTables { table, right: vec![right.folder()], right_reading, query, broadcast };
                 node.run(job, "table.join", None, async move |futures| join(futures, params).await).await.0
+            }
+            Verb::Repartition { by, folders } => {
+                let folders = (!folders.is_empty()).then(|| Folders::of(folders.clone()));
+                let params = RepartitionTable { table, by: by.clone(), folders };
+                let program = async move |futures| repartition(futures, params).await;
+                node.run(job, "table.repartition", None, program).await.0
             }
             Verb::Convert => {
                 let params = ConvertTable { table };

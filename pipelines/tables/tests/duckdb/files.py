@@ -1,5 +1,6 @@
-"""Random tables in files: Parquet by pyarrow and by DuckDB, text, Arrow IPC."""
+"""Random tables in files: Parquet by pyarrow and by DuckDB, also in folders of values, text, JSON lines, Arrow IPC."""
 
+import json
 import os
 import re
 
@@ -17,8 +18,8 @@ NAMES = ["c", "name", "Größe", "with space", 'q"uote', "a.b", "select", "ts"]
 class File:
     """A file, and its rows as exobus has to see them."""
 
-    def __init__(self, path, form, truth, text=None):
-        self.path, self.form, self.truth, self.text = path, form, truth, text
+    def __init__(self, path, form, truth, text=None, is_in_folders=False):
+        self.path, self.form, self.truth, self.text, self.is_in_folders = path, form, truth, text, is_in_folders
 
 
 class Column:
@@ -29,32 +30,38 @@ class Column:
 
 
 class Table:
-    """Files that are one table. `schema`: what `--schema` has to say; `refused`: the column for which they are none.
+    """Files that are one table. `schema`: what `--schema` has to say; `refused`: the column for which they are none; `folder`: what is to be named, where files are in folders of values.
 
     `shared`: columns that it has besides, of the types of their families and no others; `rows_max`: how many rows it has at most, where it has such columns.
     """
 
     def __init__(self, rng, folder, shared=(), rows_max=None):
-        self.files, self.schema, self.refused = [], None, None
+        self.files, self.schema, self.refused, self.folder = [], None, None, None
         if shared:
             has_text = all(values.is_named_in_text(of) for column in shared for of in column.family)
             self.mode = rng.choice(["parquet", "parquet", "arrow", *(["text"] if has_text else [])])
         else:
-            self.mode = rng.choices(["parquet", "duckdb", "text", "arrow", "mixed"], [40, 15, 15, 10, 20])[0]
+            self.mode = rng.choices(["parquet", "duckdb", "text", "arrow", "mixed", "json", "hive"], [40, 15, 15, 10, 20, 15, 10])[0]
         forms = {"mixed": ["parquet", "text", "arrow"]}.get(self.mode, [self.mode])
-        infers = self.mode == "text" and not shared and rng.random() < 0.6
-        kinds = {True: values.inferred_of_text if infers else values.of_text, False: values.family}[self.mode in ("text", "mixed")]
+        infers = self.mode in ("text", "json") and not shared and rng.random() < 0.6
+        inferred = values.inferred_of_json if self.mode == "json" else values.inferred_of_text
+        kinds = {True: inferred if infers else values.of_text, False: values.family}[self.mode in ("text", "mixed", "json")]
         names = [f"{name}{at}" for at, name in enumerate(rng.choices(NAMES, k=rng.randint(1, 7)))]
         columns = [Column(name, kinds(rng)) for name in names]
-        if self.mode == "duckdb":
+        if self.mode in ("duckdb", "hive"):
             columns = [column for column in columns if all(written_by_duckdb(of) for of in column.family)]
         columns = [column for column in columns if all(column.name != other.name for other in shared)] + list(shared)
+        if self.mode == "hive":
+            self.folder, self.files = folder, in_folders(rng, folder, columns)
+            return
         count = rng.choice([1, 1, 2, 3, 5])
         uneven = count > 1 and rng.random() < 0.5
         next_id, drafts = 0, []
         for at in range(count):
             rows = rng.choice([0, 1, 7, rng.randint(2, 60), rng.randint(50, 900)])
             rows = rows if rows_max is None else min(rows, rows_max // count + 1)
+            # Without a row of JSON there is no column.
+            rows = max(rows, 1) if self.mode == "json" and at == 0 else rows
             here = [column for column in columns if not uneven or rng.random() < 0.8 or at == 0 and column.pool is not None]
             rng.shuffle(here) if uneven else None
             arrays = {"id": pa.array(range(next_id, next_id + rows), pa.int64())}
@@ -71,6 +78,12 @@ class Table:
             for place, of in zip(rng.sample(range(count), 2), both):
                 at, form, table = drafts[place]
                 drafts[place] = at, form, table.append_column(self.refused, values.array(rng, of, table.num_rows, 0.3))
+        if self.mode == "json":
+            tables = [finite(table) for _, _, table in drafts]
+            types = types_of_json(tables, infers)
+            self.schema = None if infers else ", ".join(schema_text(name, of) for name, of in types.items())
+            self.files = [json_lines(rng, os.path.join(folder, f"f{at}"), table, types) for at, table in enumerate(tables)]
+            return
         texts = [table for _, form, table in drafts if form == "text"]
         types = types_of_text(texts, infers) if texts else {}
         if texts and not infers:
@@ -209,6 +222,57 @@ def for_duckdb(table):
     return pa.table(columns)
 
 
+def in_folders(rng, folder, columns):
+    """Files of DuckDB in folders of the values of some columns, which are behind the others; rows have the numbers in which they are read, folder by folder in the order of names."""
+    rows, keys = rng.choice([1, 7, rng.randint(2, 60), rng.randint(50, 900)]), rng.sample(["day", "city", "n", "is"], rng.choice([1, 1, 2]))
+    arrays = {"id": pa.array(range(rows), pa.int64())}
+    # Of views pyarrow takes no rows.
+    arrays |= {column.name: values.array(rng, column.family[0], rows, rng.choice([0, 0.1, 0.6])) for column in columns if not pa.types.is_string_view(column.family[0])}
+    for key in keys:
+        pool = {"day": [18_000, 18_031, -5], "city": [one for one in values.TEXTS if one], "n": [0, -7, 10, 2**40], "is": [True, False]}[key]
+        pool = rng.sample(pool, rng.randint(1, min(len(pool), 5))) + ([None] if rng.random() < 0.5 else [])
+        of = {"day": pa.date32(), "city": pa.string(), "n": pa.int64(), "is": pa.bool_()}[key]
+        arrays[key] = pa.array([rng.choice(pool) for _ in range(rows)], of)
+    table = pa.table(arrays)
+    # In the order of folders, which DuckDB makes of the values.
+    ids = pa.concat_arrays([pq.read_table(path, columns=["id"], partitioning=None).column("id").combine_chunks() for path in written_in_folders(folder, table, keys)])
+    table = table.take(ids).set_column(0, "id", arrays["id"])
+    files = []
+    for path in written_in_folders(folder, table, keys):
+        read = pq.read_table(path, partitioning=None)
+        if not (ids := read.column("id").combine_chunks()).equals(ids.sort()):
+            # DuckDB does not always write rows as they came.
+            pq.write_table(read := read.sort_by("id"), path)
+        truth = seen(read, "parquet")
+        here = truth.column("id").combine_chunks()
+        for key in keys:
+            column = table.column(key)
+            # What nobody has a value of is text.
+            column = pa.nulls(len(column), pa.string()) if column.null_count == len(column) else column
+            truth = truth.append_column(key, column.take(here))
+        files.append(File(path, "parquet", truth, is_in_folders=True))
+    return files
+
+
+def written_in_folders(folder, table, keys):
+    """The files that DuckDB makes of a table, in the order of their names."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.register("made", for_duckdb(table))
+    by = ", ".join(f'"{key}"' for key in keys)
+    connection.sql(f"copy (select * from made) to '{folder}' (format parquet, partition_by ({by}), overwrite true)")
+    connection.close()
+    return below(folder)
+
+
+def below(folder):
+    """All files in a folder and in those in it, in the order of names."""
+    found = []
+    for name in sorted(os.listdir(os.fsencode(folder))):
+        path = os.path.join(os.fsencode(folder), name)
+        found += below(path) if os.path.isdir(path) else [os.fsdecode(path)]
+    return found
+
+
 def encoded(rng, column):
     """The same values, written down in another way that Arrow has."""
     of, types = column.type, pa.types
@@ -275,6 +339,84 @@ def text(rng, stem, table, types):
         out.write(whole)
     rows = {name: read_as(column, types[name]) for name, column in zip(table.column_names, table.columns)}
     return File(how.path, "text", pa.table(rows), how)
+
+
+# JSON lines.
+
+
+def finite(table):
+    """The table without floats that JSON has not."""
+    def column(one):
+        one = one.combine_chunks()
+        return pc.if_else(pc.is_finite(one), one, pa.scalar(None, one.type)) if pa.types.is_floating(one.type) else one
+    return pa.table({name: column(table.column(name)) for name in table.column_names})
+
+
+def types_of_json(tables, infers):
+    """Names and types of the columns of all files: those that are met, in the order of rows, and then those that are only said."""
+    met = list(dict.fromkeys(name for table in tables if table.num_rows for name in table.column_names))
+    if not infers:
+        types = types_of_text(tables, False)
+        return {name: types[name] for name in [*met, *(name for name in types if name not in met)]}
+    columns = lambda name: [one for table in tables if name in table.column_names for one in table.column(name).to_pylist()]  # noqa: E731
+    return {name: inferred(columns(name)) for name in met}
+
+
+def inferred(some):
+    """The type of values of JSON, of which there is one."""
+    some = [one for one in some if one is not None]
+    if not some:
+        return pa.string()
+    if isinstance(some[0], dict):
+        return pa.struct([(name, inferred([one[name] for one in some])) for name in some[0]])
+    if isinstance(some[0], list):
+        return pa.list_(inferred([one for each in some for one in each]))
+    return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[type(some[0])]
+
+
+def json_lines(rng, stem, table, types):
+    packing = rng.choice(["", "", "", ".gz", ".zst"])
+    path, end = stem + rng.choice([".jsonl", ".jsonl", ".ndjson"]) + packing, rng.choice(["\n", "\n", "\r\n"])
+    between, is_ascii, columns = rng.choice([(",", ":"), (", ", ": "), (" ,\t", " :  ")]), rng.random() < 0.3, [json_cells(rng, column) for column in table.columns]
+
+    def line(row):
+        cells = [(name, column[row]) for name, column in zip(table.column_names, columns)]
+        # Where a key is met first decides where its column is.
+        cells = [(name, cell) for name, cell in cells if row == 0 or cell != "null" or rng.random() < 0.5]
+        return "{" + between[0].join(json.dumps(name, ensure_ascii=is_ascii) + between[1] + cell for name, cell in cells) + "}" + end
+
+    lines = [line(row) + (end if rng.random() < 0.05 else "") for row in range(table.num_rows)]
+    whole = "".join(lines).removesuffix(end if rng.random() < 0.3 else "")
+    whole = (b"\xef\xbb\xbf" if rng.random() < 0.1 else b"") + whole.encode()
+    with pa.CompressedOutputStream(path, {".gz": "gzip", ".zst": "zstd"}[packing]) if packing else open(path, "wb") as out:
+        out.write(whole)
+    rows = table.num_rows
+    columns = {name: json_truth(table.column(name), of) if name in table.column_names else pa.nulls(rows, of) for name, of in types.items()}
+    return File(path, "json", pa.table(columns))
+
+
+def json_cells(rng, column):
+    """The values of a column as they are written."""
+    of, types = column.type, pa.types
+    if types.is_decimal(of):
+        return ["null" if one is None else decimal_cell(rng, one) for one in column.to_pylist()]
+    if types.is_date(of) or types.is_timestamp(of):
+        return ["null" if one is None else json.dumps(one) for one in texts(column)]
+    if types.is_nested(of):
+        return [json.dumps(one, ensure_ascii=False) for one in column.to_pylist()]
+    return ["null" if one is None else json.dumps(one, ensure_ascii=rng.random() < 0.3) for one in column.to_pylist()]
+
+
+def decimal_cell(rng, one):
+    plain = f"{one:f}"
+    number = rng.choice([plain, plain, f"{one.scaleb(-3):f}e3", f"{one.scaleb(2):f}E-2"])
+    return rng.choice([number, f'"{number}"'])
+
+
+def json_truth(column, of):
+    if column.null_count == len(column):
+        return pa.nulls(len(column), of)
+    return pa.array(column.to_pylist(), of) if pa.types.is_nested(of) else read_as(column, of)
 
 
 def texts(column):

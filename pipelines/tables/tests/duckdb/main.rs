@@ -13,8 +13,7 @@ mod case;
 mod oracle;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use case::Case;
 use oracle::Oracle;
@@ -84,11 +83,19 @@ async fn run(oracle: &mut Oracle, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Names of the parts of an output, and their bytes.
-fn files_of(output: &Path) -> BTreeMap<OsString, Vec<u8>> {
-    let entries = std::fs::read_dir(output).unwrap().map(Result::unwrap);
-    let parts = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("part-"));
-    parts.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
+/// Paths of the parts of an output, in folders of values too, and their bytes.
+fn files_of(output: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut parts = BTreeMap::new();
+    for entry in std::fs::read_dir(output).unwrap().map(Result::unwrap) {
+        let (name, path) = (entry.file_name().into_string().unwrap(), entry.path());
+        if name.starts_with("part-") {
+            parts.insert(PathBuf::from(name), std::fs::read(path).unwrap());
+        } else if name.contains('=') {
+            let below = files_of(&path).into_iter();
+            parts.extend(below.map(|(part, bytes)| (Path::new(&name).join(part), bytes)));
+        }
+    }
+    parts
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ import traceback
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import conditions
 import files
@@ -58,7 +59,18 @@ class Oracle:
         return {"inputs": [file.path for file in self.table.files], "schema": self.table.schema, "keys": keys, "refused": self.table.refused,
                 "rows": sum(file.truth.num_rows for file in self.table.files), "filter": self.condition and self.condition.text, "select": self.select,
                 "texts": all(map(values.has_text, columns.values())), "mode": self.table.mode,
-                "columns": {name: str(of) for name, of in self.types.items()}}
+                "columns": {name: str(of) for name, of in self.types.items()},
+                "folder": self.table.folder, "folders": [] if self.table.refused else self.folders(columns)}
+
+    def folders(self, columns):
+        """The columns whose values are folders, not too many of them."""
+        types, rows = pa.types, self.all_rows()
+        is_folder = lambda of: (types.is_boolean(of) or types.is_integer(of) or types.is_date(of) or types.is_timestamp(of) or types.is_decimal128(of)  # noqa: E731
+                                or types.is_string(of) or types.is_large_string(of))
+        # An empty text makes no folder.
+        makes_some = lambda name: pc.count_distinct(rows.column(name), mode="all").as_py() <= 25 and "" not in rows.column(name).to_pylist()  # noqa: E731
+        # Of names DuckDB reads no `%22` as what it stands for.
+        return [name for name, of in columns.items() if name != "id" and '"' not in name and is_folder(of) and makes_some(name)]
 
     def check(self, verb, output, form, rows, **options):
         written = Written(output, form, self.expected(form).schema)
@@ -98,8 +110,10 @@ class Oracle:
 
     def source(self, file):
         """A file as DuckDB reads it; it reads no Arrow IPC, so it is given these rows."""
+        if file.form == "parquet" and file.is_in_folders:
+            return f"read_parquet({literal(file.path)}, hive_partitioning = true, hive_types_autocast = false)"
         if file.form == "parquet":
-            return f"read_parquet({literal(file.path)})"
+            return f"read_parquet({literal(file.path)}, hive_partitioning = false)"
         if file.form == "text":
             columns = ", ".join(f"{literal(field.name)}: {literal(duckdb_type(field.type))}" for field in file.truth.schema)
             end = {"\n": r"\n", "\r\n": r"\r\n"}[file.text.end]

@@ -23,6 +23,10 @@ pub struct Table {
     pub filter: Option<String>,
     /// Whether text has the types of what is selected.
     pub texts: bool,
+    /// What is to be named, where its files are in folders of values.
+    folder: Option<PathBuf>,
+    /// Columns whose values can be folders.
+    pub folders: Vec<String>,
     /// Columns, and paths to fields of them, that can be keys.
     pub keys: Vec<String>,
     /// Which formats it has.
@@ -34,7 +38,12 @@ pub struct Table {
 impl Table {
     /// The folder of its files.
     pub fn folder(&self) -> PathBuf {
-        self.inputs[0].parent().unwrap().to_owned()
+        self.folder.clone().unwrap_or_else(|| self.inputs[0].parent().unwrap().to_owned())
+    }
+
+    /// Whether it is read by its folder alone, of which folders are columns.
+    pub fn is_a_folder(&self) -> bool {
+        self.folder.is_some()
     }
 }
 

@@ -135,6 +135,13 @@ def inferred_of_text(rng):
                         pa.timestamp("ns", zone)])]
 
 
+def inferred_of_json(rng):
+    """As `family`, of types that are inferred from JSON, as far as there are values."""
+    flat = lambda: rng.choice([pa.int64(), pa.string(), pa.bool_()])  # noqa: E731
+    return [rng.choice([pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.list_(flat()), pa.struct([("a", flat()), ("b c", pa.list_(flat()))]),
+                        pa.list_(pa.struct([("a", flat()), ("d", flat())]))])]
+
+
 def value(rng, of, null=0.0):
     """A value as `pa.array` takes it."""
     if rng.random() < null:

@@ -11,7 +11,7 @@ import compare
 import files
 import groups
 import joins
-from sql import order_terms, quoted, resolve
+from sql import duckdb_type, literal, order_terms, quoted, resolve
 
 
 class Written:
@@ -19,8 +19,10 @@ class Written:
 
     def __init__(self, folder, form, schema):
         is_part = lambda name: name.removesuffix(".gz").removesuffix(".zst").endswith(f".{form}")  # noqa: E731
-        self.form, self.paths = form, [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if is_part(name)]
+        self.form, self.folder, self.paths = form, folder, [path for path in files.below(folder) if is_part(path)]
         tables = [read(path, form, schema) for path in self.paths]
+        # A table without a row has no folder, and so no file.
+        tables = tables or [schema.empty_table()]
         self.lengths, self.rows = [table.num_rows for table in tables], pa.concat_tables(tables)
         # Where there is no row, it may be text.
         self.ids = self.rows.column("id").combine_chunks().cast(pa.int64())
@@ -75,6 +77,68 @@ def check_convert(oracle, written, size):
     return lengths_differ(written, size, lengths) or order_differs(oracle, written, ids, []) or rows_differ(oracle, written)
 
 
+def check_repartition(oracle, written, by, folders, size):
+    """Rows in the order of the input, or in that of a key, each key in one file; in folders of their values, which DuckDB reads as columns."""
+    columns, terms = ordered(oracle, "k", by)
+    of_folders = {f"f{at}": name for at, name in enumerate(folders)}
+    if not by and not folders:
+        return check_files(oracle, written, "even", size, [], terms)
+    if not folders:
+        return check_files(oracle, written, None, size, by, terms) or divided(oracle, written, columns, {})
+    return (hive_differs(oracle, written, of_folders) or folder_order_differs(oracle, written, {**columns, **of_folders}, terms)
+            or (divided(oracle, written, columns, of_folders) if by else None) or rows_differ(oracle, written, folders))
+
+
+def check_files(oracle, written, lengths, size, by, terms):
+    columns, _ = ordered(oracle, "k", by)
+    ids = oracle.ids(f"select id from {oracle.rows_of(columns)} order by {', '.join([*terms, 'id'])}")
+    return lengths_differ(written, size, lengths) or order_differs(oracle, written, ids, by) or rows_differ(oracle, written)
+
+
+def numbered(oracle, written):
+    """The rows of the output as DuckDB sees them: of each its `id`, which file it is in, and its place in all files."""
+    numbers = [number for number, length in enumerate(written.lengths) for _ in range(length)]
+    oracle.connection.register("numbered", pa.table({"id": written.ids, "file": pa.array(numbers, pa.int64()), "stands": pa.array(range(len(numbers)), pa.int64())}))
+    return "numbered"
+
+
+def divided(oracle, written, columns, folders):
+    """Whether rows that are alike in a key are in several files of a folder."""
+    alike = ", ".join([*columns, *folders])
+    query = f"select {alike} from {oracle.rows_of({**columns, **folders})} as r join {numbered(oracle, written)} as n on r.id = n.id group by {alike} having count(distinct file) > 1"
+    count = len(oracle.connection.sql(query).fetchall())
+    return f"{count} keys are in several files" if count else None
+
+
+def hive_differs(oracle, written, folders):
+    """Whether DuckDB reads from the folders what the rows have in these columns."""
+    if not written.paths:
+        count = oracle.connection.sql(f"select count(*) from {oracle.rows_of({})}").fetchall()[0][0]
+        return f"no file for {count} rows" if count else None
+    read = f"read_parquet({literal(os.path.join(written.folder, '**', '*.parquet'))}, hive_partitioning = true, hive_types_autocast = false, filename = '__file')"
+    types = {name: oracle.types[column] for name, column in folders.items()}
+    selects = [f"cast({quoted(column)} as {duckdb_type(types[name])}) as {name}" for name, column in folders.items()]
+    oracle.connection.execute(f"create or replace temp table hive as select id, parse_dirpath(__file) as folder, {', '.join(selects)} from {read}")
+    unequal = " or ".join(f"r.{name} is distinct from h.{name}" for name in folders)
+    rows = oracle.rows_of(folders)
+    found = oracle.connection.sql(f"select r.id, h.id from {rows} as r full join hive as h on r.id = h.id where r.id is null or h.id is null or {unequal} limit 5").fetchall()
+    if found:
+        return f"rows {found} of the input and of DuckDB's are not in the folders of their values"
+    several = oracle.connection.sql(f"select folder from hive group by folder having count(distinct row({', '.join(folders)})) > 1").fetchall()
+    twice = oracle.connection.sql(f"select {', '.join(folders)} from hive group by all having count(distinct folder) > 1").fetchall()
+    return f"folders of several values {several[:3]}, values of several folders {twice[:3]}" if several or twice else None
+
+
+def folder_order_differs(oracle, written, columns, terms):
+    """Whether rows of a folder are in another order, from one of its files to the next."""
+    names = ", ".join(name for name in columns if name.startswith("f"))
+    query = f"""select id from (select id, row_number() over (partition by {names} order by {', '.join([*terms, 'id'])}) as place,
+                row_number() over (partition by {names} order by stands) as found
+                from (select r.*, n.stands from {oracle.rows_of(columns)} as r join {numbered(oracle, written)} as n on r.id = n.id)) where place <> found limit 5"""
+    found = oracle.connection.sql(query).fetchall()
+    return f"rows {found} stand elsewhere in their folders" if found else None
+
+
 def check_group(oracle, written, by, aggregates, having, top, size):
     """What is said of groups, each of which is known by its least `id`, in the order of their keys."""
     per = top["per"] if top else []
@@ -104,7 +168,7 @@ def check_join(oracle, written, on, kind, suffix, order, size):
     return lengths_differ(written, size, None) or joins.differ(oracle, written, on, kind, suffix, order) or duckdb_reads(oracle, written)
 
 
-VERBS = {"sort": check_sort, "shuffle": check_shuffle, "dedupe": check_dedupe, "group": check_group, "join": check_join, "convert": check_convert}
+VERBS = {"repartition": check_repartition, "sort": check_sort, "shuffle": check_shuffle, "dedupe": check_dedupe, "group": check_group, "join": check_join, "convert": check_convert}
 
 
 def ordered(oracle, prefix, key):
@@ -143,9 +207,12 @@ def order_differs(oracle, written, ids, key):
     return f"row {at} of the output is row {here} of the input, {row(here)}; DuckDB has row {there} there, {row(there)}"
 
 
-def rows_differ(oracle, written):
-    """Compares types and values with those of the input, bit by bit, and with what DuckDB reads."""
+def rows_differ(oracle, written, folders=()):
+    """Compares types and values with those of the input, bit by bit, and with what DuckDB reads; columns that are folders are in no file."""
     expected = oracle.expected(written.form)
+    if folders and not written.paths:
+        return None
+    expected = expected.drop_columns(list(folders))
     if written.rows.column_names != expected.column_names:
         return f"columns {written.rows.column_names}, not {expected.column_names}"
     for name in expected.column_names:
@@ -166,5 +233,5 @@ def duckdb_reads(oracle, written):
     oracle.connection.register("written", rows)
     unequal = " or ".join(f"a.{quoted(name)} is distinct from b.{quoted(name)}" for name in rows.column_names)
     count = oracle.connection.execute(
-        f"select count(*) from read_parquet({written.paths}) as a positional join written as b where {unequal}").fetchall()[0][0]
+        f"select count(*) from read_parquet({written.paths}, hive_partitioning = false) as a positional join written as b where {unequal}").fetchall()[0][0]
     return f"DuckDB reads {count} rows of the output otherwise than pyarrow" if count else None

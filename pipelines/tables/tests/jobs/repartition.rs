@@ -6,6 +6,7 @@ use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use exobus_actors::task::{Fault, JobError};
 use exobus_files::Manifest;
 use exobus_shuffle::Strategy;
 use exobus_tables::jobs::repartition::{RepartitionTable, repartition};
@@ -198,8 +199,12 @@ async fn more_folders_than_there_may_be_are_refused_with_how_many_there_would_be
         let output = format!("out-{files}");
         let mut params = params(&table, &output, FileSize::Count(files), &[], &["ts"]);
         params.folders = Some(Folders { columns: vec!["ts".to_owned()], folders_max });
-        let error = run(&table, (2, 128 * MIB), params).await.unwrap_err();
-        assert!(error.contains("columns ts would make") && error.contains(words), "{error}");
+        let program = async move |futures| repartition(futures, params).await;
+        let error = table.run((2, 128 * MIB), "table.repartition", program).await.unwrap_err();
+        // Of whose fault it is the exit code follows, whether one reduce has too many or all together have.
+        let is_of_request = matches!(&error, JobError::Task { failure, .. } if failure.fault == Fault::Request);
+        let error = error.to_string();
+        assert!(is_of_request && error.contains("columns ts would make") && error.contains(words), "{error}");
         assert!(error.contains("--max-folders"), "{error}");
         assert!(!table.path(&output).exists() || files_below(&table.path(&output)).is_empty(), "nothing is left");
     }

@@ -279,16 +279,69 @@ pub fn check_output_folder(folder: impl Into<Location>) -> Result<(), FileError>
     folder.system()?.check_output_folder(&folder)
 }
 
-/// Refuses a folder that a job is writing to: it has claimed it, or one whose folders of values (`day=1`) it is in, and the manifest does not stand there yet.
-pub(crate) fn check_input_folder(folder: &Location) -> Result<(), FileError> {
+/// Refuses folders that jobs are writing to, and looks at each once where folders follow each other as they do in a list.
+#[derive(Debug, Default)]
+pub(crate) struct ClaimCheck {
+    /// The last folder that was looked at and those above it that were, each behind those in it.
+    looked_at: Vec<Location>,
+}
+
+impl ClaimCheck {
+    /// Refuses a folder that a job is writing to: the job has claimed it, or one whose folders of values (`day=1`) it is in, and the manifest does not stand there yet.
+    ///
+    /// # Errors
+    /// [`FileError::Unfinished`]; what the system says.
+    pub(crate) fn look_at(&mut self, folder: &Location) -> Result<(), FileError> {
+        self.next(folder).iter().try_for_each(refuse_unfinished)
+    }
+
+    /// Which folders a job would have claimed that writes to this one, but for those that were looked at for the last one.
+    fn next(&mut self, folder: &Location) -> Vec<Location> {
+        let (mut next, mut above) = (Vec::new(), Some(folder.clone()));
+        let known = loop {
+            let Some(here) = above else { break self.looked_at.len() };
+            if let Some(known) = self.looked_at.iter().position(|other| *other == here) {
+                break known;
+            }
+            let parent =
+                here.to_path_buf().parent().filter(|_| here.file_name().is_some_and(says_value)).map(Location::from);
+            next.push(here);
+            above = parent;
+        };
+        self.looked_at.splice(..known, next.iter().cloned());
+        next
+    }
+}
+
+/// Refuses a folder that a job has claimed and not committed.
+fn refuse_unfinished(folder: &Location) -> Result<(), FileError> {
     let system = folder.system()?;
     // The claim goes after the manifest has come.
     if system.is_there(&folder.join(CLAIM))? && system.look_up(&folder.join(MANIFEST)).is_err() {
         let claim = Claim::read(folder.clone())?.map(Box::new);
         return Err(FileError::Unfinished { path: folder.to_path_buf(), claim });
     }
-    match folder.to_path_buf().parent().filter(|_| folder.file_name().is_some_and(says_value)) {
-        Some(above) => check_input_folder(&Location::from(above)),
-        None => Ok(()),
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_claim_of_a_folder_is_looked_for_once_however_many_folders_are_in_it() {
+        let mut check = ClaimCheck::default();
+        let mut next = |folder: &str| {
+            let next = check.next(&Location::new(folder));
+            next.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(next("/in/t"), ["/in/t"]);
+        assert_eq!(next("/in/t/day=1"), ["/in/t/day=1"]);
+        assert_eq!(next("/in/t/day=1/at=x"), ["/in/t/day=1/at=x"]);
+        assert_eq!(next("/in/t/day=2/at=x"), ["/in/t/day=2/at=x", "/in/t/day=2"]);
+        assert_eq!(next("/in/t/day=2/at=y"), ["/in/t/day=2/at=y"]);
+        assert_eq!(next("/in/t/day=2/at=y"), [""; 0]);
+        assert_eq!(next("/in/u/day=2"), ["/in/u/day=2", "/in/u"]);
+        assert_eq!(next("/in/t"), ["/in/t"], "only what is above the last one is known");
     }
 }

@@ -1,9 +1,10 @@
 //! Groups in the order of their keys.
 
+use exobus_shuffle::cuts::key_prefix;
 use exobus_shuffle::kernels::order;
 
 use super::groups::Groups;
-use crate::jobs::rewrite::{in_common, prefix};
+use crate::jobs::rewrite::in_common;
 
 /// Entries that the kernel is shown beforehand.
 const SAMPLE: usize = 1024;
@@ -14,7 +15,7 @@ pub(super) const ORDER_BYTES: u64 = 2 * size_of::<u128>() as u64 + size_of::<u32
 pub(super) fn in_order(groups: &Groups) -> Vec<u32> {
     let count = groups.len();
     let common = common_bytes(groups);
-    let entry = |group: u32| u128::from(prefix(&groups.key(group)[common..])) << 64 | u128::from(group);
+    let entry = |group: u32| u128::from(key_prefix(&groups.key(group)[common..])) << 64 | u128::from(group);
     let entries = || (0..count as u32).map(entry);
     let mut ordered = vec![0; count];
     let sample = entries().step_by(count.div_ceil(SAMPLE).max(1)).map(|entry| (entry >> 64) as u64);

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use exobus_shuffle::cuts::key_prefix;
 use exobus_shuffle::kernels::order;
 
 use super::arrangement::Arranged;
@@ -21,7 +22,7 @@ impl Entry {
     /// Of a row whose key begins with these bytes, behind those that all keys begin with.
     #[inline]
     pub(super) fn new(key: &[u8], pick: Pick) -> Self {
-        Self(u128::from(prefix(key)) << 64 | u128::from(pick.batch) << 32 | u128::from(pick.row))
+        Self(u128::from(key_prefix(key)) << 64 | u128::from(pick.batch) << 32 | u128::from(pick.row))
     }
 
     #[inline]
@@ -102,18 +103,5 @@ pub(in crate::jobs) fn in_common(first: &[u8], common: usize, key: &[u8]) -> usi
     match key.get(..common) {
         Some(begin) if begin == &first[..common] => common,
         _ => first[..common].iter().zip(key).take_while(|(one, other)| one == other).count(),
-    }
-}
-
-/// The first bytes of a key as a number in their order.
-#[inline]
-pub(in crate::jobs) fn prefix(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut first = [0; 8];
-            first[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(first)
-        }
     }
 }

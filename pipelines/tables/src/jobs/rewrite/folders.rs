@@ -1,8 +1,9 @@
 //! Files of a reduce in folders, one for each value of some columns: `city=oslo/part-00003.parquet`.
 //!
-//! Rows come in the order of these columns, so one file is open at a time, and memory is that of one. Of a folder each reduce that has rows of it writes a file; its name is that of the reduce, so
+//! Rows come in the order of these columns, so one file is open at a time, and memory is that of one and what is to be said of those before it. Of a folder each reduce that has rows of it writes a file; its name is that of the reduce, so
 //! files of a folder are in the order of their rows. What was read is compared with whole rows: the hash of those that are written counts what their folders say of them, too.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -27,7 +28,7 @@ use crate::jobs::parts::{account, arguments};
 use crate::jobs::table::Table;
 use crate::semantics::{KeyColumn, KeyEncoder};
 use crate::sinks::{OutputFormat, field_text};
-use crate::sources::{Reservation, shown};
+use crate::sources::{MemoryBudget, MemoryDenied, Reservation, shown};
 use crate::{RowHasher, TableError};
 
 /// Which folders rows are written to.
@@ -111,15 +112,19 @@ impl SplitColumns {
         Gather::new(layout, &batches).map_err(of_table)
     }
 
-    /// The folder of a row, of which these are the columns that are folders.
-    fn folder(&self, batch: &RecordBatch, row: usize) -> Result<String, TaskError> {
+    /// The folder of a row in the output folder, of which these are the columns that are folders.
+    fn folder(&self, output: &Path, batch: &RecordBatch, row: usize) -> Result<String, TaskError> {
         let mut names = Vec::with_capacity(batch.num_columns());
         for (field, column) in self.folder_schema.fields().iter().zip(batch.columns()) {
             let value = column.is_valid(row).then(|| value_text(column.as_ref(), row));
             let name = folder_name(field.name(), value.as_deref());
             let told = |what| {
                 let (column, value) = (field.name(), shown(value.as_deref().unwrap_or_default().as_bytes()));
-                TaskError::data(format!("column {column} has the value {value:?}, {what}"))
+                let place = output.join(names.join("/"));
+                let place = place.display();
+                TaskError::data(format!(
+                    "{place}: of a row that belongs there column {column} has the value {value:?}, {what}"
+                ))
             };
             if value.as_deref() == Some("") {
                 let what = "and a folder without a value is taken for null by other programs: leave such rows out (--where), or write something else for it";
@@ -161,9 +166,9 @@ fn value_text(column: &dyn Array, row: usize) -> String {
     }
 }
 
-/// Parts in order, merged into a file in each folder that they have rows of.
+/// Parts in order, merged into a file in each folder that they have rows of. Its value is a [`Reduced`].
 #[task(name = "table.reduce_folders", deterministic = true)]
-pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
+pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<(), TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
@@ -184,10 +189,24 @@ pub(super) fn reduce_folders(context: &mut TaskContext<'_>, params: ReduceParams
             MergedRows::LeftOut(_) => Ok(()),
         }
     })?;
-    let Made { tokens, row_hash } = files.finish(context)?;
+    let Made { tokens: Tokens { tokens, memory: _memory }, row_hash } = files.finish(context)?;
     let rows = tokens.iter().map(|token| token.rows).sum();
     account(context, 1, &args, Output { bytes: 0, rows, row_hash });
-    Ok(Reduced { tokens, row_hash, dropped: Output::default() })
+    context.return_value(&Reduced { tokens, row_hash, dropped: Output::default() })
+}
+
+/// What [`refuse_folders`] is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TooMany {
+    pub(super) folders: Folders,
+    /// How many there would be.
+    pub(super) count: u64,
+}
+
+/// Refuses as many folders, as a reduce does that has too many by itself: what a program refuses is not known to be the fault of the request.
+#[task(name = "table.refuse_folders", deterministic = true)]
+pub(super) fn refuse_folders(_context: &mut TaskContext<'_>, params: TooMany) -> Result<(), TaskError> {
+    Err(TaskError::request(params.folders.too_many("", params.count)))
 }
 
 /// Writes rows that come in the order of their folders.
@@ -212,11 +231,33 @@ struct FolderFiles<'a> {
 }
 
 /// What was written.
-#[derive(Default)]
 struct Made {
-    tokens: Vec<Token>,
+    tokens: Tokens,
     /// Of whole rows.
     row_hash: RowHash,
+}
+
+/// What a token takes beside its texts: its place in a list, twice as that grows, what an allocator adds, and the names of its fields and its numbers as it is written, twice as that grows.
+const TOKEN_BYTES: u64 = 2 * size_of::<Token>() as u64 + 64 + 2 * 96;
+
+/// Tokens of files, and the memory that these take and what is returned of them.
+struct Tokens {
+    tokens: Vec<Token>,
+    memory: Reservation,
+}
+
+impl Tokens {
+    fn new(budget: &Arc<dyn MemoryBudget>) -> Self {
+        Self { tokens: Vec::new(), memory: Reservation::none(budget) }
+    }
+
+    fn push(&mut self, token: Token) -> Result<(), MemoryDenied> {
+        // As they are, and as they are written.
+        let texts = 3 * (token.temporary.len() + token.name.len()) as u64;
+        self.memory.resize(self.memory.bytes() + TOKEN_BYTES + texts)?;
+        self.tokens.push(token);
+        Ok(())
+    }
 }
 
 impl<'a> FolderFiles<'a> {
@@ -242,7 +283,7 @@ impl<'a> FolderFiles<'a> {
             count: 0,
             open: None,
             buffers,
-            made: Made::default(),
+            made: Made { tokens: Tokens::new(&budget.shared()), row_hash: RowHash::default() },
         })
     }
 
@@ -276,7 +317,8 @@ impl<'a> FolderFiles<'a> {
                 if runs.is_empty() || keys.get(row) != last {
                     last.clear();
                     last.extend_from_slice(keys.get(row));
-                    runs.push((message.rows().start + row, self.columns.folder(&batch, row)?));
+                    let folder = self.columns.folder(&self.file.directory, &batch, row)?;
+                    runs.push((message.rows().start + row, folder));
                 }
             }
         }
@@ -302,7 +344,7 @@ impl<'a> FolderFiles<'a> {
         if let Some((params, file)) = self.open.take() {
             let (written, buffers) = file.finish_with_buffers(context, &params)?;
             self.buffers = buffers;
-            self.made.tokens.push(written.token);
+            self.made.tokens.push(written.token).map_err(|denied| self.budget.of_files(denied))?;
         }
         Ok(())
     }
@@ -320,8 +362,10 @@ impl<'a> FolderFiles<'a> {
 mod tests {
     use arrow_array::{ArrayRef, Date32Array, Int64Array, StringArray};
     use arrow_schema::Field;
+    use exobus_files::ContentHash;
 
     use super::*;
+    use crate::sources::FixedBudget;
 
     fn schema() -> Schema {
         let fields = [
@@ -356,6 +400,30 @@ mod tests {
     }
 
     #[test]
+    fn tokens_of_very_many_files_take_no_more_memory_than_is_asked_for() {
+        let fixed = Arc::new(FixedBudget::new(4 << 20));
+        let budget: Arc<dyn MemoryBudget> = fixed.clone();
+        let mut made = Tokens::new(&budget);
+        let token = |number: u64| {
+            let name = format!("day=2024-01-31/city=number {number}/part-00000.parquet");
+            let temporary = format!("{name}.{}-00001", "f".repeat(32));
+            let hash = ContentHash::of_blocks(0, name.as_bytes());
+            Token { temporary, name, rows: u64::MAX, bytes: u64::MAX, hash }
+        };
+        let denied = (0..100_000).find_map(|number| made.push(token(number)).err());
+        assert!(denied.is_some(), "100 000 files are not known in 4 MiB");
+        let Tokens { tokens, memory } = made;
+        let texts: usize = tokens.iter().map(|token| token.temporary.capacity() + token.name.capacity()).sum();
+        let taken = tokens.capacity() * size_of::<Token>() + texts;
+        let reduced = Reduced { tokens, row_hash: RowHash::default(), dropped: Output::default() };
+        let written = rmp_serde::to_vec_named(&reduced).unwrap().capacity();
+        assert!(
+            reduced.tokens.len() > 1_000 && (taken + written) as u64 <= memory.bytes(),
+            "{taken} and {written} of {memory:?}"
+        );
+    }
+
+    #[test]
     fn folders_are_the_values_of_rows_and_what_makes_none_is_refused() {
         let columns = split(&["day", "city"]).unwrap();
         let long = "x".repeat(251);
@@ -366,10 +434,12 @@ mod tests {
             ("city", Arc::new(cities) as ArrayRef, true),
         ]);
         let batch = batch.unwrap();
-        let folder = |row| columns.folder(&batch, row).map_err(|error| error.to_string());
+        let folder = |row| columns.folder(Path::new("/out"), &batch, row).map_err(|error| error.to_string());
         assert_eq!(folder(0).unwrap(), "day=2024-01-31/city=oslo");
         assert_eq!(folder(1).unwrap(), "day=__HIVE_DEFAULT_PARTITION__/city=__HIVE_DEFAULT_PARTITION__");
-        assert!(folder(2).unwrap_err().contains("column city has the value \"\""));
+        let refused = folder(2).unwrap_err();
+        let place = "/out/day=1970-01-01: of a row that belongs there column city has the value \"\",";
+        assert!(refused.starts_with(place), "{refused}");
         let refused = folder(3).unwrap_err();
         assert!(refused.contains("more than 255 bytes") && refused.len() < 300, "{refused}");
         assert_eq!(folder(4).unwrap(), "day=1970-01-01/city=a%2F%22b%22, c");

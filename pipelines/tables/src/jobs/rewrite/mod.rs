@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use self::arrangement::{Arrangement, Arranger, MixedSeed, place_hash, places};
 pub(super) use self::batches::{Batch, NotPacked, Packer};
 pub(super) use self::cuts::{cuts, is_before, sampled};
-pub(super) use self::entries::{in_common, prefix};
+pub(super) use self::entries::in_common;
 pub use self::folders::Folders;
 pub(super) use self::folders::SplitColumns;
 pub(super) use self::map::MESSAGE_BYTES;

@@ -14,7 +14,7 @@ use exobus_shuffle::{Job, Plan, Sizes, Strategy};
 
 use super::arrangement::Arrangement;
 use super::cuts::cuts;
-use super::folders::{SplitColumns, reduce_folders};
+use super::folders::{SplitColumns, TooMany, reduce_folders, refuse_folders};
 use super::map::{MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
 use super::plan::{FileAbout, check_file, check_splits, map_outside_bytes, maps};
@@ -209,7 +209,8 @@ pub(in crate::jobs) async fn run(
     let ended = ended(&futures, &job, &reduced, mapped).await?;
     ended.check(rows)?;
     if let Some(folders) = job.arrangement.folders().filter(|folders| ended.folders > folders.folders_max) {
-        return Err(JobError::program(folders.too_many("", ended.folders)));
+        let params = TooMany { folders: folders.clone(), count: ended.folders };
+        futures.ready(&futures.submit(refuse_folders, &params, &[])?).await?;
     }
     let schema = match job.arrangement.folders() {
         None => schema,

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, FieldRef, Fields};
 
 use super::super::memory::{MemoryDenied, Reservation};
 use super::super::text::{TextColumn, column};
-use super::value::{Kind, Steps, has_float, push_compact};
+use super::value::{Kind, Steps, has_float, push_compact, takes_texts_of_numbers, without_exponent};
 
 /// What a value takes in its column beside its bytes, and the end of a list, a map or an object; the widest decimals take two of these.
 pub(super) const VALUE_BYTES: u64 = 16;
@@ -321,10 +321,20 @@ impl Leaf {
                 push_compact(raw, &mut compact);
                 return self.push_text(&compact, context);
             }
+            (Kind::Text, of) if takes_texts_of_numbers(of) => {
+                let text: String = serde_json::from_str(raw)
+                    .map_err(|error| Failed::Wrong(super::value::syntax(raw, &error, "value")))?;
+                let pushed = without_exponent(&text).map(|number| self.column.push(Some(number.as_bytes())));
+                return pushed.and_then(Result::ok).ok_or_else(misfit);
+            }
+            (Kind::Number, of) if of.is_decimal() => {
+                let pushed = without_exponent(raw).map(|number| self.column.push(Some(number.as_bytes())));
+                return pushed.and_then(Result::ok).ok_or_else(misfit);
+            }
             (Kind::Bool, DataType::Boolean) => true,
             (Kind::Number, DataType::Float64) => has_float(raw, true),
             (Kind::Number, DataType::Float32) => has_float(raw, false),
-            (Kind::Number, of) => of.is_integer() || of.is_decimal(),
+            (Kind::Number, of) => of.is_integer(),
             _ => false,
         };
         let pushed = taken.then(|| self.column.push(Some(raw.as_bytes()))).transpose();

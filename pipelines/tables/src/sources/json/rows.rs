@@ -15,7 +15,7 @@ use super::super::{InputFile, Misfit, Place, SourceError};
 use super::columns::{Context, Failed, Meter, Struct};
 use super::evidence::{Columns, Here, Looking, NotLooked};
 use super::seeds::push_row;
-use super::value::{DOCUMENT, Kind, Step, Steps, not_object, wider_number, with_type_at};
+use super::value::{DOCUMENT, Kind, Step, Steps, not_object, wider_number, wider_of_text, with_type_at};
 
 /// Lines of a piece that are not empty, one behind the other.
 pub(super) struct JsonLines {
@@ -242,6 +242,7 @@ impl JsonRows {
             Failed::Misfit(of, value) => {
                 let wider = match Kind::of(&value) {
                     Kind::Number => wider_number(&of, &value),
+                    Kind::Text if of.is_decimal() => wider_of_text(&of, &value),
                     // Of dates and times, which are written as texts.
                     Kind::Text if matches!(of, DataType::Date32 | DataType::Timestamp(..)) => Some(DataType::Utf8),
                     _ => None,

@@ -133,6 +133,34 @@ fn types_that_are_said_are_read_from_what_json_has_for_them() {
 }
 
 #[test]
+fn decimals_that_are_said_are_read_from_texts_and_exponents_as_far_as_they_fit() {
+    let text =
+        "{\"p\": \"12.50\"}\n{\"p\": 1.25e1}\n{\"p\": \"-1.2e-1\"}\n{\"p\": \"\\u0037\"}\n{\"p\": 0e99}\n{\"p\": null}";
+    let file = opened(text, &JsonOptions::default(), "p decimal(10,2)").unwrap();
+    let batch = read_all(&file).unwrap().remove(0).batch;
+    let shown: Vec<_> = (0..6).map(|row| crate::look::Value::of(batch.column(0), row).to_string()).collect();
+    assert_eq!(shown, ["12.50", "12.50", "-0.12", "7.00", "0.00", "null"]);
+    for (value, schema) in [
+        ("\"12.505\"", "p decimal(11,3)"),
+        ("12505e-3", "p decimal(11,3)"),
+        ("\"1e9\"", "p decimal(12,2)"),
+        ("\"twelve\"", "p text"),
+        ("\"\"", "p text"),
+        ("\" 1\"", "p text"),
+        ("true", "p text"),
+    ] {
+        let error = read(format!("{{\"p\": {value}}}"), &JsonOptions::default(), "p decimal(10,2)").unwrap_err();
+        let SourceError::Misfit(misfit) = &error else { panic!("{error}") };
+        assert_eq!((misfit.line, misfit.value.as_str(), misfit.schema.as_str()), (1, value, schema));
+        let options = if misfit.with_mixed { mixed() } else { JsonOptions::default() };
+        read(format!("{{\"p\": {value}}}"), &options, schema).unwrap();
+    }
+    // What was inferred from whole numbers takes no text for one.
+    let text = format!("{{\"p\": {}}}\n", "9".repeat(20)).repeat(INFERRED_ROWS) + "{\"p\": \"7\"}";
+    assert!(matches!(read(text, &JsonOptions::default(), "").unwrap_err(), SourceError::Misfit(_)));
+}
+
+#[test]
 fn values_that_have_no_one_type_are_refused_with_both_places_or_are_text() {
     for (text, path, one, other) in [
         ("{\"a\": 1}\n\n{\"a\": \"x\"}", "column a", "1 (in t.jsonl, line 1)", "\"x\" here"),

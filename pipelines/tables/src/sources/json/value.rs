@@ -1,5 +1,6 @@
 //! Values as they are written in JSON, and where they are in a row.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field};
@@ -138,6 +139,55 @@ pub(super) fn digits(whole: &str) -> usize {
     whole.len() - usize::from(whole.starts_with('-'))
 }
 
+/// A number without its exponent and with the same value; `None`: it is no number, or has more digits in front of or behind the point than any decimal.
+pub(super) fn without_exponent(number: &str) -> Option<Cow<'_, str>> {
+    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return Some(Cow::Borrowed(number)) };
+    let (sign, unsigned) =
+        if let Some(unsigned) = mantissa.strip_prefix('-') { ("-", unsigned) } else { ("", mantissa) };
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let exponent_digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(fraction) || whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    if exponent_digits.is_empty() || !are_digits(exponent_digits) {
+        return None;
+    }
+    let digits = format!("{whole}{fraction}");
+    let Some(first) = digits.bytes().position(|byte| byte != b'0') else { return Some(Cow::Borrowed("0")) };
+    let end = digits.trim_end_matches('0').len();
+    // Where the point comes to stand, counted from the first digit that is none of these zeros.
+    let exponent = exponent.parse::<i64>().ok()?;
+    let point = exponent.checked_add(whole.len() as i64 - first as i64)?;
+    let (significant, digits_max) = (&digits[first..end], i64::from(DECIMAL256_MAX_PRECISION));
+    if point > digits_max || significant.len() as i64 - point > digits_max {
+        return None;
+    }
+    Some(Cow::Owned(match usize::try_from(point) {
+        Err(_) | Ok(0) => format!("{sign}0.{}{significant}", "0".repeat(point.unsigned_abs() as usize)),
+        Ok(point) if point >= significant.len() => format!("{sign}{significant:0<point$}"),
+        Ok(point) => format!("{sign}{}.{}", &significant[..point], &significant[point..]),
+    }))
+}
+
+/// Whether texts that are numbers are values of a column of that type: only where it is said, and these two may have been inferred from whole numbers.
+pub(super) fn takes_texts_of_numbers(of: &DataType) -> bool {
+    of.is_decimal()
+        && !matches!(
+            of,
+            DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0) | DataType::Decimal256(DECIMAL256_MAX_PRECISION, 0)
+        )
+}
+
+/// A type that has all values of a column of that type of decimals, and the number that is in this text with its quotes.
+pub(super) fn wider_of_text(column: &DataType, text: &str) -> Option<DataType> {
+    let number: String = serde_json::from_str(text).ok()?;
+    let raw = serde_json::from_str::<&serde_json::value::RawValue>(&number).ok()?.get();
+    let is_number = raw == number && Kind::of(raw) == Kind::Number;
+    let wider = wider_number(column, &number).filter(|_| is_number)?;
+    takes_texts_of_numbers(&wider).then_some(wider)
+}
+
 /// Whether a float of 64 bits, or of 32, stands for a number: whole numbers keep all of their digits, others have one that is nearest to them, and none is as large as infinity.
 pub(super) fn has_float(number: &str, is_wide: bool) -> bool {
     let (sure_digits, sure_bytes) = if is_wide { (15, 300) } else { (7, 38) };
@@ -178,10 +228,8 @@ pub(super) fn wider_number(column: &DataType, number: &str) -> Option<DataType> 
         of if of.is_integer() => has_float(number, true).then_some(DataType::Float64),
         DataType::Float32 => has_float(number, true).then_some(DataType::Float64),
         DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
-            let (whole, fraction) = number.trim_start_matches('-').split_once('.').unwrap_or((number, ""));
-            if fraction.contains(['e', 'E']) || whole.contains(['e', 'E']) {
-                return None;
-            }
+            let number = without_exponent(number)?;
+            let (whole, fraction) = number.trim_start_matches('-').split_once('.').unwrap_or((&number, ""));
             let scale = usize::try_from(*scale).ok()?;
             let before = (usize::from(*precision).saturating_sub(scale)).max(digits(whole));
             let scale = scale.max(fraction.len());
@@ -283,6 +331,35 @@ mod tests {
     }
 
     #[test]
+    fn numbers_lose_their_exponents_and_nothing_else() {
+        for (number, expected) in [
+            ("12.50", Some("12.50")),
+            ("1.25e1", Some("12.5")),
+            ("1.250E+1", Some("12.5")),
+            ("-125e-2", Some("-1.25")),
+            ("125e-5", Some("0.00125")),
+            ("0.00125e3", Some("1.25")),
+            ("1e3", Some("1000")),
+            ("12e0", Some("12")),
+            ("0.5e-1", Some("0.05")),
+            ("0e999999999999999999999", Some("0")),
+            ("-0.0e5", Some("0")),
+            ("1e75", Some(&format!("1{}", "0".repeat(75)))),
+            ("1e76", None),
+            ("1e-76", Some(&format!("0.{}1", "0".repeat(75)))),
+            ("1e-77", None),
+            ("1e99999999999999999999", None),
+            ("1e", None),
+            ("e1", None),
+            ("1e+", None),
+            ("x1e1", None),
+            ("1e1.5", None),
+        ] {
+            assert_eq!(without_exponent(number).as_deref(), expected, "{number}");
+        }
+    }
+
+    #[test]
     fn a_type_that_takes_a_number_too_is_the_least_that_is_sure_to() {
         use DataType::*;
         for (column, number, expected) in [
@@ -295,7 +372,9 @@ mod tests {
             (Float64, "9007199254740993", None),
             (Float32, "1e39", Some(Float64)),
             (Decimal128(10, 2), "123456789.125", Some(Decimal128(12, 3))),
-            (Decimal128(10, 2), "1e3", None),
+            (Decimal128(10, 2), "1e9", Some(Decimal128(12, 2))),
+            (Decimal128(10, 2), "-125e-3", Some(Decimal128(11, 3))),
+            (Decimal128(10, 2), "1e99", None),
             (Boolean, "1", None),
         ] {
             assert_eq!(wider_number(&column, number), expected, "{column} {number}");

@@ -199,14 +199,13 @@ impl LocalFolder {
         let (mut read, mut folder) = (read.into_iter(), String::new());
         each(&mut |token| {
             let next = folders_of(&token.name).next_back().unwrap_or_default();
-            if folder != next {
+            let is_new = folder != next;
+            if is_new {
                 self.sync_folders(&std::mem::replace(&mut folder, next.to_owned()))?;
-                self.place_folders(&token.name, attempt)?;
             }
             // What was read has its name, and need not be read once more.
-            if read.next() != Some(true) {
-                self.place_file(token)?;
-            }
+            let has_name = read.next() == Some(true);
+            self.place_in_folders(token, (is_new, !has_name), attempt)?;
             step()
         })?;
         self.sync_folders(&folder)?;
@@ -263,6 +262,25 @@ impl LocalFolder {
         }
         step()?;
         Ok(fs::rename(&own, draft).map_err(failed)?)
+    }
+
+    /// Gives a file its name, and the folders that it is in theirs, where that is needed.
+    fn place_in_folders(&self, token: &Token, (folders, file): (bool, bool), attempt: &str) -> Result<(), FileError> {
+        let place = |folders: bool| {
+            if folders {
+                self.place_folders(&token.name, attempt)?;
+            }
+            if file { self.place_file(token) } else { Ok(()) }
+        };
+        match (place(folders), folders_of(&token.name).next_back()) {
+            // Who withdraws late removes folders of the names that it had, as long as nothing is in them, whoever has made them. Once it has, it is over.
+            (Err(FileError::Io { source, .. }), Some(folder))
+                if source.kind() == io::ErrorKind::NotFound && !self.path.join(folder).exists() =>
+            {
+                place(true)
+            }
+            (placed, _) => placed,
+        }
     }
 
     /// Makes sure that the folders are there that a file of this name is in.

@@ -272,50 +272,102 @@ fn a_withdrawal_that_is_killed_between_any_two_steps_is_done_again_to_its_end() 
     assert!(steps >= 5, "{steps} steps");
 }
 
+/// The token of a file in folders.
+fn token_in_folders(index: usize) -> Token {
+    let (name, content) = (format!("day={}/at=x/part-{index:05}", index / 2), content(ONE, index));
+    let (bytes, hash) = (content.len() as u64, ContentHash::of_blocks(0, &content));
+    Token { temporary: temporary_name(&name, "1"), name, rows: 1, bytes, hash }
+}
+
+/// The folder, claimed, and its files in folders written.
+fn written_in_folders(world: &World) -> LocalFolder {
+    let folder = world.folder(ONE);
+    assert_eq!(claim(&folder).unwrap(), Claimed::Now);
+    for index in 0..PARTS {
+        let path = folder.temporaries().join(token_in_folders(index).temporary);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content(ONE, index)).unwrap();
+    }
+    folder
+}
+
+fn commit_in_folders(folder: &LocalFolder) -> Result<(), FileError> {
+    OutputFolder::new(&folder.path, ONE)?
+        .commit("1", ("test", &Schema::bytes()), |take| (0..PARTS).try_for_each(|index| take(&token_in_folders(index))))
+}
+
+fn is_whole_in_folders(world: &World) -> bool {
+    let is_there = |index| {
+        let read = fs::read(world.path().join(token_in_folders(index).name));
+        read.is_ok_and(|bytes| bytes == content(ONE, index))
+    };
+    (0..PARTS).all(is_there) && world.names() == [MANIFEST, "day=0", "day=1"]
+}
+
 #[test]
 fn a_commit_of_files_in_folders_that_is_killed_between_any_two_steps_is_done_again_or_withdrawn() {
-    let token = |index: usize| {
-        let (name, content) = (format!("day={}/at=x/part-{index:05}", index / 2), content(ONE, index));
-        let (bytes, hash) = (content.len() as u64, ContentHash::of_blocks(0, &content));
-        Token { temporary: temporary_name(&name, "1"), name, rows: 1, bytes, hash }
-    };
-    let written = |world: &World| {
-        let folder = world.folder(ONE);
-        assert_eq!(claim(&folder).unwrap(), Claimed::Now);
-        for index in 0..PARTS {
-            let path = folder.temporaries().join(token(index).temporary);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content(ONE, index)).unwrap();
-        }
-        folder
-    };
-    let commit = |folder: &LocalFolder| -> Result<(), FileError> {
-        OutputFolder::new(&folder.path, ONE)?
-            .commit("1", ("test", &Schema::bytes()), |take| (0..PARTS).try_for_each(|index| take(&token(index))))
-    };
-    let is_whole = |world: &World| {
-        let is_there = |index| {
-            let read = fs::read(world.path().join(token(index).name));
-            read.is_ok_and(|bytes| bytes == content(ONE, index))
-        };
-        (0..PARTS).all(is_there) && world.names() == [MANIFEST, "day=0", "day=1"]
-    };
     let on_any_files = || {
         let again = |world: &World, folder: &LocalFolder| {
-            commit(folder).unwrap();
-            assert!(is_whole(world), "{:?}", world.names());
+            commit_in_folders(folder).unwrap();
+            assert!(is_whole_in_folders(world), "{:?}", world.names());
         };
-        let steps = killed_at_each_step(written, commit, again);
+        let steps = killed_at_each_step(written_in_folders, commit_in_folders, again);
         assert!(steps >= PARTS + 5 + 8, "{steps} steps");
         let withdrawn = |world: &World, folder: &LocalFolder| {
             let whole = world.path().join(MANIFEST).exists();
             folder.withdraw(None).unwrap();
-            assert!(whole == world.path().exists() && whole == is_whole(world), "{:?}", world.names());
+            assert!(whole == world.path().exists() && whole == is_whole_in_folders(world), "{:?}", world.names());
         };
-        killed_at_each_step(written, commit, withdrawn);
+        killed_at_each_step(written_in_folders, commit_in_folders, withdrawn);
     };
     on_any_files();
     on_plain_files(on_any_files);
+}
+
+/// A job that is over, and had folders of the same names, removes those that are empty.
+#[test]
+fn a_folder_that_a_late_withdrawal_has_removed_is_made_once_more_by_the_commit() {
+    let on_any_files = || {
+        let removed = Rc::new(Cell::new(0));
+        for steps in 0.. {
+            let world = World::new();
+            let (folder, path, count) = (written_in_folders(&world), world.path(), removed.clone());
+            let withdraws = move || {
+                for name in ["day=0/at=x", "day=0", "day=1/at=x", "day=1"] {
+                    count.set(count.get() + usize::from(fs::remove_dir(path.join(name)).is_ok()));
+                }
+            };
+            let (committed, withdrawn) = meanwhile(steps, withdraws, || commit_in_folders(&folder));
+            committed.unwrap();
+            assert!(is_whole_in_folders(&world), "{:?}", world.names());
+            if !withdrawn {
+                break;
+            }
+        }
+        assert!(removed.get() >= 6, "{} folders were removed", removed.get());
+    };
+    on_any_files();
+    on_plain_files(on_any_files);
+}
+
+#[test]
+fn a_withdrawal_that_another_one_of_the_job_overtakes_anywhere_leaves_nothing_and_says_nothing() {
+    for commit_steps in [2, 8, 12] {
+        for steps in 0.. {
+            let world = World::new();
+            let folder = written_in_folders(&world);
+            assert!(killed_after(commit_steps, || commit_in_folders(&folder)).is_none());
+            let other = folder.clone();
+            let overtakes = move || other.withdraw(None).unwrap();
+            let (withdrawn, overtaken) = meanwhile(steps, overtakes, || folder.withdraw(None));
+            withdrawn.unwrap();
+            assert!(!world.path().exists(), "{:?}", world.names());
+            if !overtaken {
+                assert!(steps >= 6, "{steps} steps");
+                break;
+            }
+        }
+    }
 }
 
 #[test]

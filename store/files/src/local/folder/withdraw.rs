@@ -35,7 +35,11 @@ impl LocalFolder {
         if !withdrawn.exists() || self.is_whole()? {
             return Ok(());
         }
-        let mut left = visible_names(&self.path)?;
+        let mut left = match visible_names(&self.path) {
+            // Another attempt has withdrawn meanwhile.
+            Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
+            names => names?,
+        };
         let mut folders = Vec::new();
         self.remove_linked(withdrawn, "", (&mut left, &mut folders))?;
         // Only where files are renamed is any of those that are left the job's.
@@ -65,13 +69,23 @@ impl LocalFolder {
         (left, folders): (&mut BTreeSet<String>, &mut Vec<String>),
     ) -> Result<(), FileError> {
         let failed = self.failed("withdraw");
-        for entry in fs::read_dir(withdrawn).map_err(&failed)? {
+        step()?;
+        let entries = match fs::read_dir(withdrawn) {
+            // Another attempt removes these folders, too, once it has done what is to be done here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(&failed)?,
+        };
+        for entry in entries {
             let entry = entry.map_err(&failed)?;
             let (path, Some(name)) = (entry.path(), entry.file_name().to_str().map(|name| format!("{before}{name}")))
             else {
                 continue;
             };
-            if entry.file_type().map_err(&failed)?.is_dir() {
+            let is_folder = match entry.file_type() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                of => of.map_err(&failed)?.is_dir(),
+            };
+            if is_folder {
                 self.remove_linked(&path, &format!("{name}/"), (&mut *left, &mut *folders))?;
                 folders.push(name);
                 continue;
