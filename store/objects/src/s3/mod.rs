@@ -44,10 +44,10 @@ impl S3Files {
     }
 
     fn object(&self, location: &Location) -> Result<bucket::Object, FileError> {
-        let name = location.as_os_str().as_encoded_bytes();
+        let name = location.display();
         let is_below =
-            |url: &str| name.strip_prefix(url.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')));
-        let of_profile = self.0.of_profiles.iter().find(|(url, _)| is_below(url));
+            |of: &str| place(&name).strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let of_profile = self.0.of_profiles.iter().find(|(of, _)| is_below(of));
         of_profile.map_or(&self.0.others, |(_, buckets)| buckets).object(location)
     }
 }

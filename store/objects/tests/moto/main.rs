@@ -43,7 +43,7 @@ impl Moto {
         server
     }
 
-    /// The body of the answer to a request that is not signed, which it does not mind.
+    /// The answer to a request of another client.
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> String {
         ask(&self.address, method, path, body)
     }
@@ -52,7 +52,12 @@ impl Moto {
 fn ask(address: &str, method: &str, path: &str, body: &[u8]) -> String {
     #[allow(clippy::disallowed_methods, reason = "what another client does")]
     let mut connection = TcpStream::connect(address).unwrap();
-    let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n", body.len());
+    // It looks at whose the key is, and at no signature.
+    let who = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nAuthorization: {who}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     connection.write_all(head.as_bytes()).unwrap();
     connection.write_all(body).unwrap();
     let mut answer = Vec::new();
