@@ -232,6 +232,8 @@ def duckdb_reads(oracle, written):
     rows = files.for_duckdb(written.rows)
     oracle.connection.register("written", rows)
     unequal = " or ".join(f"a.{quoted(name)} is distinct from b.{quoted(name)}" for name in rows.column_names)
+    # Python shows some letters of a path otherwise than they are.
+    paths = ", ".join(literal(path) for path in written.paths)
     count = oracle.connection.execute(
-        f"select count(*) from read_parquet({written.paths}, hive_partitioning = false) as a positional join written as b where {unequal}").fetchall()[0][0]
+        f"select count(*) from read_parquet([{paths}], hive_partitioning = false) as a positional join written as b where {unequal}").fetchall()[0][0]
     return f"DuckDB reads {count} rows of the output otherwise than pyarrow" if count else None
