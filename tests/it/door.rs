@@ -197,8 +197,8 @@ fn paths(cluster: &Cluster) {
     }
     // It is said of URLs that they lead out, not what is there. Where there are no roots, what knows files says that there are none of such.
     for verb in ["submit", "explain"] {
-        let told = cluster.ask("free", verb, &cluster.sort("s3://bucket/x", &cluster.at("c")));
-        is_error(&told, "invalid", None, &["there are no files of scheme s3 here"]);
+        let told = cluster.ask("free", verb, &cluster.sort("gs://bucket/x", &cluster.at("c")));
+        is_error(&told, "invalid", None, &["there are no files of scheme gs here"]);
     }
 }
 

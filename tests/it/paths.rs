@@ -73,18 +73,18 @@ fn urls_of_files_are_paths_and_those_of_unknown_schemes_are_refused() {
             .expect(0, &[]);
         assert!(scratch.path(job).join("part-00000").exists());
         exobus(&["explain", job, &url("a%20folder")]).expect(0, &[]);
-        let known = "there are no files of scheme s3 here; known are paths and file";
-        exobus(&[&[job, "s3://bucket/in", "--output", &url("o")], &args[..]].concat())
-            .expect(3, &["s3://bucket/in", known]);
-        exobus(&[&[job, &url("a%20folder"), "--output", "s3://bucket/o"], &args[..]].concat())
-            .expect(3, &["s3://bucket/o", known]);
+        let known = "there are no files of scheme gs here; known are paths and file, http, https, s3";
+        exobus(&[&[job, "gs://bucket/in", "--output", &url("o")], &args[..]].concat())
+            .expect(3, &["gs://bucket/in", known]);
+        exobus(&[&[job, &url("a%20folder"), "--output", "gs://bucket/o"], &args[..]].concat())
+            .expect(3, &["gs://bucket/o", known]);
     }
     exobus(&["validate", &url("sort")]).expect(0, &[]);
     let names: Vec<_> = support::names(scratch.root());
     assert_eq!(
         names,
         ["a folder", "random-shuffle", "sort"],
-        "nothing is made for what is refused, least of all a folder `s3:`"
+        "nothing is made for what is refused, least of all a folder `gs:`"
     );
 }
 
