@@ -23,6 +23,10 @@ static BY_ITSELF: Once = Once::new();
 /// `EXOBUS_OBJECTS__...` and the AWS tools say.
 pub fn register(settings: &Settings) {
     BY_ITSELF.call_once(|| {});
+    register_and_note(settings);
+}
+
+fn register_and_note(settings: &Settings) {
     exobus_objects::register(settings);
     *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings.clone());
 }
@@ -38,9 +42,7 @@ pub(crate) fn register_by_itself() {
     BY_ITSELF.call_once(|| {
         let config = NodeConfig::load_with(None, &Overrides::default(), environment());
         // A command that needs it says what is wrong with it.
-        let settings = config.and_then(|config| config.objects(true)).unwrap_or_default();
-        exobus_objects::register(&settings);
-        *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+        register_and_note(&config.and_then(|config| config.objects(true)).unwrap_or_default());
     });
 }
 

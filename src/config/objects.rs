@@ -49,7 +49,7 @@ pub enum ObjectsError {
 pub(super) fn settings(config: &NodeConfig, is_alone: bool) -> Result<Settings, ObjectsError> {
     let ObjectsSection { s3_endpoint, s3_region, s3_path_style, s3_profile, networks, requests } = &config.objects;
     let named = Addresses::public_and(networks)?;
-    if let Some(endpoint) = s3_endpoint.as_ref().filter(|endpoint| !is_endpoint(endpoint)) {
+    if let Some(endpoint) = s3_endpoint.as_ref().filter(|endpoint| !Settings::is_endpoint(endpoint)) {
         return Err(ObjectsError::Endpoint(endpoint.clone()));
     }
     Ok(Settings {
@@ -61,12 +61,6 @@ pub(super) fn settings(config: &NodeConfig, is_alone: bool) -> Result<Settings, 
         addresses: if is_alone { Addresses::any() } else { named },
         requests: *requests as usize,
     })
-}
-
-fn is_endpoint(text: &str) -> bool {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    rest.map(|rest| rest.trim_end_matches('/'))
-        .is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', ' ', '?']))
 }
 
 /// The profiles of tenants, by their URLs.

@@ -26,7 +26,7 @@ use object_store::client::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::failure::{Failure, GivenUp, innermost, said};
+use crate::failure::{Failure, GivenUp, cause, innermost, said};
 use crate::retry::{Attempts, Budget, PATIENCE};
 use crate::usage::COUNTERS;
 use crate::{Addresses, Settings};
@@ -205,7 +205,7 @@ impl Service {
         let answer_max = time_for(sent).min(left);
         let answer = timeout(answer_max, transport.request(request)).await;
         let answer = match answer {
-            Ok(answer) => answer.map_err(|error| match unresolved(&error) {
+            Ok(answer) => answer.map_err(|error| match cause(&error) {
                 Some(Unresolved::Refused(address)) => Failure::Address(*address),
                 Some(Unresolved::Unknown(reason)) => Failure::Name(reason.to_string()),
                 None => Failure::Connection(innermost(&error)),
@@ -366,17 +366,6 @@ enum Unresolved {
     /// It stands for nothing.
     #[error("{0}")]
     Unknown(std::io::Error),
-}
-
-fn unresolved<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Unresolved> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(unresolved) = error.downcast_ref() {
-            return Some(unresolved);
-        }
-        cause = error.source();
-    }
-    None
 }
 
 impl tower_service::Service<Name> for Resolver {

@@ -156,14 +156,13 @@ pub(crate) fn said(body: &[u8]) -> Option<(String, String)> {
 
 /// The failure that an error of the library comes from.
 pub(crate) fn given_up(error: &object_store::Error) -> Option<&GivenUp> {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(given_up) = error.downcast_ref::<GivenUp>() {
-            return Some(given_up);
-        }
-        cause = error.source();
-    }
-    None
+    cause(error)
+}
+
+/// The error of this type among an error and those behind it.
+pub(crate) fn cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    let behind = |error: &&'a (dyn Error + 'static)| -> Option<&'a (dyn Error + 'static)> { (*error).source() };
+    std::iter::successors(Some(error), behind).find_map(|error| error.downcast_ref())
 }
 
 /// An error of the library as one of a file: its kind says whether the file is not there, is not for us, or may be had later.

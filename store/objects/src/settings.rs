@@ -56,6 +56,20 @@ impl fmt::Debug for S3Keys {
     }
 }
 
+/// Scheme and host, with its port, of the URL of a server: without a user, a path and a query. `None`: it is none.
+pub(crate) fn server(url: &str) -> Option<(&str, &str)> {
+    let (scheme, host) = url.trim_end_matches('/').split_once("://")?;
+    let is_host = !host.is_empty() && !host.contains(['/', '@', ' ', '?', '#']);
+    (matches!(scheme, "http" | "https") && is_host).then_some((scheme, host))
+}
+
+impl Settings {
+    /// Whether a text may be an endpoint: the URL of a server, and of nothing on it.
+    pub fn is_endpoint(text: &str) -> bool {
+        server(text).is_some()
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -21,6 +21,7 @@ use crate::credentials::{Profile, refused};
 use crate::failure::failed;
 use crate::read::{self, ObjectFile};
 use crate::runtime::wait_for;
+use crate::settings::server;
 use crate::{S3Keys, Settings};
 
 /// The user metadata that names the note of the upload that an object was.
@@ -141,15 +142,11 @@ impl Buckets {
             .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
             .with_http_connector(self.client.to_configured());
         let Some(endpoint) = endpoint else { return Ok(builder) };
-        let endpoint = endpoint.trim_end_matches('/');
-        let parts = endpoint.split_once("://").filter(|(scheme, host)| {
-            matches!(*scheme, "http" | "https") && !host.is_empty() && !host.contains(['/', '@', ' ', '?', '#'])
-        });
-        let Some((scheme, host)) = parts else {
+        let Some((scheme, host)) = server(&endpoint) else {
             return Err("the endpoint that is configured is no URL of a server (http://127.0.0.1:9000)".to_owned());
         };
         // The library takes an endpoint as it is where buckets are names of hosts.
-        let endpoint = if path_style { endpoint.to_owned() } else { format!("{scheme}://{bucket}.{host}") };
+        let endpoint = if path_style { format!("{scheme}://{host}") } else { format!("{scheme}://{bucket}.{host}") };
         Ok(builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint))
     }
 }
@@ -204,7 +201,7 @@ impl Object {
     pub(super) fn status(&self) -> Result<Found, FileError> {
         // That of the empty key would be the bucket's.
         if self.key.as_ref().is_empty() {
-            return Err(FileError::io(&self.location, "look up", 0, std::io::ErrorKind::NotFound.into()));
+            return Err(self.is_missing());
         }
         let (store, key) = (self.store.clone(), self.key.clone());
         let found = wait_for(async move {
@@ -423,6 +420,11 @@ impl Object {
     /// The upload that it was to be is not there.
     pub(super) fn upload_is_gone(&self) -> FileError {
         FileError::io(&self.location, "complete the upload of", 0, std::io::ErrorKind::NotFound.into())
+    }
+
+    /// Nothing is there.
+    pub(super) fn is_missing(&self) -> FileError {
+        FileError::io(&self.location, "look up", 0, std::io::ErrorKind::NotFound.into())
     }
 
     /// As [`status`](Self::status); `None`: nothing is there.

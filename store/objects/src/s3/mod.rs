@@ -72,14 +72,10 @@ fn is_empty(folder: &bucket::Object) -> Result<(), FileError> {
 impl FileSystem for S3Files {
     fn look_up(&self, location: &Location) -> Result<Kind, FileError> {
         let object = self.object(location)?;
-        let missing = match object.status() {
-            Ok(found) => return Ok(Kind::File(found.status)),
-            Err(error) => error,
-        };
-        let is_missing = matches!(&missing, FileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
-        match is_missing && object.has_any_below()? {
-            true => Ok(Kind::Folder),
-            false => Err(missing),
+        match object.status_if_there()? {
+            Some(found) => Ok(Kind::File(found.status)),
+            None if object.has_any_below()? => Ok(Kind::Folder),
+            None => Err(object.is_missing()),
         }
     }
 
