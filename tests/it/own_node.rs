@@ -218,7 +218,7 @@ fn prints_of_a_job_are_shown(config: &Path, runtime: &tokio::runtime::Runtime) {
         let job = scope.spawn(|| {
             runtime.block_on(async {
                 let client = client_of(config).await;
-                let spec = JobSpec::of(client.new_job(), "own.squares@1", &1_000_000_u64).unwrap();
+                let spec = JobSpec::of(client.new_job(), "own.squares@1", &100_000_u64).unwrap();
                 let mut tell = Some((tell, spec.job.to_string()));
                 let begun = |_| {
                     if let Some((tell, job)) = tell.take() {

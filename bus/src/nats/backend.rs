@@ -347,6 +347,14 @@ fn pass_on(message: async_nats::Message, sink: &dyn Sink, reports: &Reports) {
     }
 }
 
+/// A payload of up to so many bytes is copied.
+const COPIED_BYTES_MAX: usize = 4096;
+
+/// The payload of a message, which may wait for long: a small one would keep the buffer that the client has read it into, which has many.
+fn apart(payload: Bytes) -> Bytes {
+    if payload.len() <= COPIED_BYTES_MAX { Bytes::copy_from_slice(&payload) } else { payload }
+}
+
 /// The client's message as ours; its subject when that breaks our syntax. A reply subject that does is dropped:
 /// nobody of ours uses such.
 pub(super) fn incoming(message: async_nats::Message) -> Result<Incoming, (async_nats::Subject, SubjectError)> {
@@ -354,7 +362,7 @@ pub(super) fn incoming(message: async_nats::Message) -> Result<Incoming, (async_
     Ok(Incoming {
         subject,
         reply: message.reply.and_then(|reply| Subject::parse(&reply).ok()),
-        message: Message { payload: message.payload, headers: from_nats(message.headers) },
+        message: Message { payload: apart(message.payload), headers: from_nats(message.headers) },
         too_large: None,
         no_responders: message.status == Some(async_nats::StatusCode::NO_RESPONDERS),
     })
@@ -382,4 +390,27 @@ pub(super) fn from_nats(map: Option<async_nats::HeaderMap>) -> Headers {
         }
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_message_that_waits_keeps_nothing_of_what_was_read_with_it() {
+        let read = Bytes::from(vec![7; 64 << 10]);
+        let of = |bytes: usize| async_nats::Message {
+            subject: "a.b".into(),
+            reply: None,
+            payload: read.slice(..bytes),
+            headers: None,
+            status: None,
+            description: None,
+            length: bytes,
+        };
+        let small = incoming(of(COPIED_BYTES_MAX)).unwrap();
+        assert!(read.is_unique() && small.message.payload == read[..COPIED_BYTES_MAX]);
+        let _large = incoming(of(COPIED_BYTES_MAX + 1)).unwrap();
+        assert!(!read.is_unique(), "it is not copied");
+    }
 }
