@@ -29,6 +29,7 @@ mod measure;
 mod part;
 mod picks;
 mod read;
+mod streamed;
 
 pub use gather::{Gather, Limits, Message};
 pub use layout::Layout;
@@ -37,6 +38,7 @@ pub use part::{write_part, write_part_with_more};
 pub use picks::Pick;
 pub(crate) use read::Messages;
 pub use read::Part;
+pub(crate) use streamed::Streamed;
 
 /// Where messages and their buffers begin: at multiples of so many bytes of the part.
 pub const ALIGNMENT: usize = 64;

@@ -45,14 +45,17 @@ struct Tables {
     table: Table,
     left: Vec<Key>,
     right: Vec<Key>,
+    /// Bytes of a note of the right table, at least.
+    note_bytes: usize,
 }
 
-fn note(side: &str, number: usize) -> Option<String> {
-    (number % 7 != 3).then(|| format!("{side} {number}"))
+/// A note of so many bytes at least.
+fn note(side: &str, number: usize, bytes: usize) -> Option<String> {
+    (number % 7 != 3).then(|| format!("{:.<bytes$}", format!("{side} {number}")))
 }
 
-fn notes(side: &str, numbers: Range<usize>) -> ArrayRef {
-    Arc::new(StringArray::from_iter(numbers.map(|number| note(side, number))))
+fn notes(side: &str, numbers: Range<usize>, bytes: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter(numbers.map(|number| note(side, number, bytes))))
 }
 
 fn numbers_from(numbers: Range<usize>) -> ArrayRef {
@@ -60,31 +63,31 @@ fn numbers_from(numbers: Range<usize>) -> ArrayRef {
 }
 
 /// Rows of the left table, of which the first has this number: its columns of the key are of 32 and of 64 bits.
-fn left_rows(keys: &[Key], first: usize) -> RecordBatch {
+fn left_rows(keys: &[Key], first: usize, note_bytes: usize) -> RecordBatch {
     let numbers = first..first + keys.len();
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("number", numbers_from(numbers.clone()), false),
         ("id", Arc::new(Int32Array::from_iter(keys.iter().map(|[id, _]| id.map(|id| id as i32)))), true),
         ("day", Arc::new(Int64Array::from_iter(keys.iter().map(|[_, day]| *day))), true),
-        ("note", notes("left", numbers), true),
+        ("note", notes("left", numbers, note_bytes), true),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
 /// Rows of the right table: its columns of the key are of 64 and of 16 bits.
-fn right_rows(keys: &[Key], first: usize) -> RecordBatch {
+fn right_rows(keys: &[Key], first: usize, note_bytes: usize) -> RecordBatch {
     let numbers = first..first + keys.len();
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("place", numbers_from(numbers.clone()), false),
         ("uid", Arc::new(Int64Array::from_iter(keys.iter().map(|[id, _]| *id))), true),
         ("day", Arc::new(Int16Array::from_iter(keys.iter().map(|[_, day]| day.map(|day| day as i16)))), true),
-        ("note", notes("right", numbers), true),
+        ("note", notes("right", numbers, note_bytes), true),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
 /// Three files, one of them without a row.
-fn write_files(folder: &Path, keys: &[Key], group_rows: u64, rows: fn(&[Key], usize) -> RecordBatch) {
+fn write_files(folder: &Path, keys: &[Key], group_rows: u64, rows: impl Fn(&[Key], usize) -> RecordBatch) {
     fs::create_dir(folder).unwrap();
     let third = keys.len() / 3;
     for (name, numbers) in [("a", 0..third), ("b", third..third), ("c", third..keys.len())] {
@@ -95,10 +98,15 @@ fn write_files(folder: &Path, keys: &[Key], group_rows: u64, rows: fn(&[Key], us
 
 impl Tables {
     fn new(left: Vec<Key>, right: Vec<Key>, group_rows: u64) -> Self {
+        Self::with_notes(left, right, group_rows, 0)
+    }
+
+    /// Notes of the right table have so many bytes at least.
+    fn with_notes(left: Vec<Key>, right: Vec<Key>, group_rows: u64, note_bytes: usize) -> Self {
         let table = Table { folder: tempfile::tempdir().unwrap(), rows: left.len() as i64 };
-        write_files(&table.path("in"), &left, group_rows, left_rows);
-        write_files(&table.path("right"), &right, group_rows, right_rows);
-        Self { table, left, right }
+        write_files(&table.path("in"), &left, group_rows, |keys, first| left_rows(keys, first, 0));
+        write_files(&table.path("right"), &right, group_rows, |keys, first| right_rows(keys, first, note_bytes));
+        Self { table, left, right, note_bytes }
     }
 
     /// A join by the key, whatever the tables are.
@@ -158,12 +166,13 @@ impl Tables {
                 panic!("{output}, row {row}: {column} is {:?}, not {:?}", found[row], expected[row]);
             }
         }
-        let notes = |side: &str, rows: &dyn Fn(&Sides) -> Option<usize>| {
-            expected.iter().map(|sides| rows(sides).and_then(|row| note(side, row))).collect::<Vec<_>>()
+        let are_notes = |column: &str, side: &str, bytes: usize, row_of: &dyn Fn(&Sides) -> Option<usize>| {
+            let rows = expected.iter().map(row_of);
+            texts(&batches, column).eq(rows.map(|row| row.and_then(|row| note(side, row, bytes))))
         };
-        assert!(texts(&batches, "note") == notes("left", &|sides| sides.0), "{output}: other notes of the left table");
-        let of_right = notes("right", &|sides| sides.1);
-        assert!(!has_right || texts(&batches, "note_r") == of_right, "{output}: other notes of the right table");
+        assert!(are_notes("note", "left", 0, &|sides| sides.0), "{output}: other notes of the left table");
+        let are_right = !has_right || are_notes("note_r", "right", self.note_bytes, &|sides| sides.1);
+        assert!(are_right, "{output}: other notes of the right table");
         for batch in &batches {
             let names: Vec<String> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
             let more: &[&str] = match (has_right, columns) {
@@ -224,12 +233,8 @@ fn numbers(batches: &[RecordBatch], column: &str) -> Vec<Option<i64>> {
     batches.iter().flat_map(of).collect()
 }
 
-fn texts(batches: &[RecordBatch], column: &str) -> Vec<Option<String>> {
-    let of = |batch: &RecordBatch| {
-        let texts = batch[column].as_string::<i32>().iter();
-        texts.map(|text| text.map(str::to_owned)).collect::<Vec<_>>()
-    };
-    batches.iter().flat_map(of).collect()
+fn texts(batches: &[RecordBatch], column: &str) -> impl Iterator<Item = Option<String>> {
+    batches.iter().flat_map(move |batch| batch[column].as_string::<i32>().iter()).map(|text| text.map(str::to_owned))
 }
 
 /// Keys of so many rows, numbers of which are among these: one in eleven has none, and one in seven has no day.
@@ -369,6 +374,49 @@ async fn a_key_that_is_there_thousands_of_times_in_both_tables_has_millions_of_p
     params.table.writing.group_rows = None;
     let report = tables.run(NODE, params).await.unwrap();
     assert_eq!((report.rows_read, report.rows, report.files), (6_000, 9_000_000, 2));
+}
+
+/// Nearly all rows of the right table have one key, which two rows of the left one have: 75 MB of them, for which the store of a node with 64 MiB has no room.
+fn with_a_heavy_key_on_the_right(heavy: Option<i64>) -> Tables {
+    let of_left = |row: i64| match row {
+        row if row % 90 == 7 => heavy,
+        row if row % 9 == 0 => None,
+        row => Some(row % 120),
+    };
+    let of_right = |row: i64| match row % 1_000 {
+        999 => None,
+        500 => Some(row / 1_000 % 140),
+        _ => heavy,
+    };
+    Tables::with_notes(ids((0..180).map(of_left)), ids((0..110_000).map(of_right)), 8_000, 720)
+}
+
+#[tokio::test]
+async fn a_key_of_the_right_table_with_more_rows_than_memory_meets_each_row_of_the_left_one() {
+    for heavy in [Some(77), None] {
+        let tables = with_a_heavy_key_on_the_right(heavy);
+        for kind in KINDS {
+            let output = format!("{kind}-{heavy:?}");
+            tables.check(&output, tables.params(&output, ONE_COLUMN, kind, 8), Order::Key).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_of_a_heavy_key_are_the_same_whatever_the_strategy_and_the_memory_are() {
+    let tables = with_a_heavy_key_on_the_right(Some(77));
+    let mut first = None;
+    let strategies = Strategy::ALL.map(Some).map(|strategy| (strategy, NODE));
+    for (strategy, node) in strategies.into_iter().chain([(None, (1, 512 * MIB))]) {
+        let output = format!("{strategy:?}-{}", node.0);
+        let mut params = tables.params(&output, ONE_COLUMN, JoinKind::Full, 6);
+        params.table.strategy = strategy;
+        params.table.writing.verify = strategy.is_none();
+        let report = tables.run(node, params).await.unwrap_or_else(|error| panic!("{output}: {error}"));
+        assert_eq!(report.files, 6, "{output}");
+        let files = tables.table.bytes_of(&output);
+        assert!(*first.get_or_insert_with(|| files.clone()) == files, "{output}: the files are others");
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use exobus_store::{Block, ObjectWriter};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::cuts::{Borders, HeavyKey};
 use super::query::{JoinQuery, Joined, Side};
 use super::rows::{OrderedRows, Rows, place_of};
 use super::sorted::Sorted;
@@ -44,7 +45,10 @@ pub(super) struct Tables {
 impl Tables {
     /// Of the first two arguments of a task.
     pub(super) fn of(context: &TaskContext<'_>, arranged: &Arranged) -> Result<Self, TaskError> {
-        let of = [Table::decode(&context.block(0))?, Table::decode(&context.block(1))?];
+        Self::new([Table::decode(&context.block(0))?, Table::decode(&context.block(1))?], arranged)
+    }
+
+    fn new(of: [Table; 2], arranged: &Arranged) -> Result<Self, TaskError> {
         let joined = Joined::new(&arranged.query, &of[0].schema, &of[1].schema).map_err(of_table)?;
         let arranger = |side: Side| arranged.of(side).arranger(of[side as usize].layout.schema());
         let arrangers = [arranger(Side::Left)?, arranger(Side::Right)?];
@@ -137,7 +141,7 @@ pub(super) fn bind(context: &mut TaskContext<'_>, params: BindParams) -> Result<
     Ok([encoded(with_places(left)?)?, encoded(with_right_places(right)?)?])
 }
 
-/// What `map` is told. Its arguments are the layouts of both tables, the cuts and the pieces that it reads.
+/// What `map` is told. Its arguments are the layouts of both tables, the borders of partitions and the pieces that it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
     pub(super) side: Side,
@@ -155,13 +159,13 @@ pub(super) struct Mapped {
     pub(super) passed: u64,
 }
 
-/// Rows of some splits of one table, in order, as an object with a part for each file; its second output is [`Mapped`].
+/// Rows of some splits of one table, in order, as an object with a part for each partition; its second output is [`Mapped`].
 #[task(name = "join.map", deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     let (budget, side) = (TaskBudget::new(context), params.side);
     let tables = Tables::of(context, &params.arranged)?;
     let (table, arranger) = (tables.table(side), tables.arranger(side));
-    let cuts: Cuts = rmp_serde::from_slice(&context.block(2)).map_err(TaskError::fatal)?;
+    let borders: Borders = rmp_serde::from_slice(&context.block(2)).map_err(TaskError::fatal)?;
     let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 3, &budget)?;
     let kind = params.arranged.query.kind;
@@ -176,7 +180,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
     let (limits, mut scratch) = (reader.limits(), context.scratch(MESSAGE_BYTES)?);
     let writer = context.output()?;
-    for partition in partitions(&tables, side, &ordered, &cuts) {
+    for partition in partitions(&tables, side, &ordered, &borders) {
         let picks: Vec<Pick> = ordered.picks(partition).collect();
         mapped.passed += picks.len() as u64;
         write_sources(writer, &[(&gather, &picks)], &limits, &mut scratch, &budget, |error, denied| {
@@ -192,10 +196,57 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     write_value(context, 1, &mapped)
 }
 
-/// Which rows of the order go to each partition: of the left table each to one; of the right table each to all that have its key, unless that has a null: nothing of the left table is to meet
-/// it then, and it goes behind what is.
-fn partitions(tables: &Tables, side: Side, ordered: &Ordered<'_>, cuts: &Cuts) -> Vec<Range<usize>> {
-    let (mut partitions, mut from) = (Vec::with_capacity(cuts.partitions()), 0);
+/// Which rows of the order go to each partition: to that of their file, or to those of a stretch or of cells of it.
+fn partitions(tables: &Tables, side: Side, ordered: &Ordered<'_>, borders: &Borders) -> Vec<Range<usize>> {
+    let mut partitions = Vec::new();
+    for (file, rows) in (0..).zip(files(tables, side, ordered, &borders.cuts)) {
+        let mut from = rows.start;
+        for heavy in borders.heavy(file) {
+            let begin = ordered.end_of(from, |key, _| key < &heavy.key[..]).min(rows.end);
+            let end = ordered.end_of(begin, |key, _| key <= &heavy.key[..]).min(rows.end);
+            partitions.push(from..begin);
+            cells(tables, side, ordered, (begin..end, heavy), &mut partitions);
+            from = end;
+        }
+        partitions.push(from..rows.end);
+    }
+    partitions
+}
+
+/// Which of these rows, which have a heavy key, go to each cell of a file: of the left table all to each of them, unless the key has a null, which matches nothing; of the right table a piece to each.
+fn cells(
+    tables: &Tables,
+    side: Side,
+    ordered: &Ordered<'_>,
+    (rows, heavy): (Range<usize>, &HeavyKey),
+    cells: &mut Vec<Range<usize>>,
+) {
+    let is_null = || {
+        let (_, batch, row) = ordered.row(rows.start);
+        tables.joined.null_keys(side, &batch.slice(row, 1)).is_some()
+    };
+    match side {
+        Side::Left if !rows.is_empty() && is_null() => {
+            cells.push(rows.clone());
+            cells.extend(heavy.places.iter().map(|_| rows.end..rows.end));
+        }
+        Side::Left => cells.extend(std::iter::repeat_n(rows, heavy.places.len() + 1)),
+        Side::Right => {
+            let mut from = rows.start;
+            for piece_end in &heavy.places {
+                let end = ordered.end_of(from, |key, place| key <= &heavy.key[..] && place < *piece_end).min(rows.end);
+                cells.push(from..end);
+                from = end;
+            }
+            cells.push(from..rows.end);
+        }
+    }
+}
+
+/// Which rows of the order go to each file: of the left table each to one; of the right table each to all that have its key, unless that has a null: nothing of the left table is to meet it then,
+/// and it goes behind what is.
+fn files(tables: &Tables, side: Side, ordered: &Ordered<'_>, cuts: &Cuts) -> Vec<Range<usize>> {
+    let (mut files, mut from) = (Vec::with_capacity(cuts.partitions()), 0);
     for cut in cuts.keys() {
         let (end, next) = match side {
             Side::Left => {
@@ -204,11 +255,11 @@ fn partitions(tables: &Tables, side: Side, ordered: &Ordered<'_>, cuts: &Cuts) -
             }
             Side::Right => right_end(tables, ordered, from, cut),
         };
-        partitions.push(from..end);
+        files.push(from..end);
         from = next;
     }
-    partitions.push(from..ordered.len());
-    partitions
+    files.push(from..ordered.len());
+    files
 }
 
 /// Where rows of the right table end that go before a cut, and where those begin that go behind it.
@@ -278,4 +329,51 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
     }
     account(context, 2, &args, read);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, RecordBatch, UInt64Array};
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+    use crate::jobs::join::{JoinKind, Pair};
+    use crate::sources::{FixedBudget, MemoryBudget};
+
+    /// Rows of these ids and places.
+    fn ordered<'a>(tables: &'a Tables, side: Side, rows: &[(Option<i64>, u64)]) -> Ordered<'a> {
+        let ids = Int64Array::from_iter(rows.iter().map(|(id, _)| *id));
+        let places = UInt64Array::from_iter_values(rows.iter().map(|(_, place)| *place));
+        let schema = tables.table(side).layout.schema().clone();
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(64 << 20));
+        let mut ordered = Ordered::new(tables.arranger(side), &budget);
+        ordered.add(RecordBatch::try_new(schema, vec![Arc::new(ids), Arc::new(places)]).unwrap()).unwrap();
+        ordered.sort(None);
+        ordered
+    }
+
+    #[test]
+    fn rows_of_a_heavy_key_go_to_each_cell_of_their_file_on_the_left_and_piece_by_piece_to_each_file_on_the_right() {
+        let schema = Schema::new(vec![Field::new("id", DataType::Int64, true)]);
+        let table = |schema: Schema| Table::decode(&Layout::new(&schema).unwrap().encode()).unwrap();
+        let of = [table(with_places(&schema).unwrap()), table(with_right_places(&schema).unwrap())];
+        let query = JoinQuery { on: vec![Pair::same("id")], kind: JoinKind::Full, suffix: None };
+        let tables = Tables::new(of, &Arranged::new(query)).unwrap();
+        let left = [(Some(1), 0), (Some(5), 1), (Some(5), 2), (Some(5), 3), (Some(9), 4), (None, 5), (None, 6)];
+        let left = ordered(&tables, Side::Left, &left);
+        let right = [(Some(5), 9), (Some(5), 10), (Some(5), 11), (Some(5), 12), (Some(9), 0), (None, 1), (None, 2)];
+        let right = ordered(&tables, Side::Right, &right);
+        let key = |row: usize| left.row(row).0.to_vec();
+        let heavy = |row: usize, places: &[u64]| HeavyKey { key: key(row).into(), places: places.to_vec() };
+        // The file between has one row of the left table, and ends within the key.
+        let cut = |place: u64| [key(1), place.to_be_bytes().to_vec()].concat();
+        let cuts = Cuts::new(vec![key(1), cut(2)]).unwrap();
+        let borders = Borders::new(cuts, vec![heavy(1, &[10, 12]), heavy(5, &[2])]);
+        let of = |side, ordered| partitions(&tables, side, ordered, &borders);
+        let of_left = [0..1, 1..1, 1..2, 1..2, 1..2, 2..2, 2..2, 2..4, 2..4, 2..4, 4..5, 5..7, 7..7, 7..7];
+        assert_eq!(of(Side::Left, &left), of_left);
+        let of_right = [0..0, 0..0, 0..1, 1..3, 3..4, 4..4, 0..0, 0..1, 1..3, 3..4, 4..5, 5..6, 6..7, 7..7];
+        assert_eq!(of(Side::Right, &right), of_right);
+        assert_eq!(borders.shares().len(), of_left.len());
+    }
 }

@@ -19,11 +19,21 @@ use crate::sources::{MemoryBudget, Reservation};
 /// Rows of a key for which room is asked at a time, at least, and rows between two looks at whether anybody wants them.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// How many rows of each table came.
+/// How many rows of each table came, and how many of the left one matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Came {
     pub(super) left: u64,
     pub(super) right: u64,
+    pub(super) matched: u64,
+}
+
+/// What rows come to be matched with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Others<'a> {
+    /// Keys of which rows of the left table are in other files, too, so that a row of the right table matches some whether one is here or not.
+    pub(super) divided: &'a [Vec<u8>],
+    /// Whether each row of the left table has pairs in other cells, too: what is made of it is given out by itself.
+    pub(super) are_cells: bool,
 }
 
 /// Why rows are not matched any further.
@@ -47,15 +57,14 @@ impl<E> From<TableError> for Stopped<E> {
     }
 }
 
-/// Matches rows until there are no more, or `goes_on` says that nobody wants them. `divided`: keys of which rows of the left table are in other files, too, so that a row of the right table matches some whether one is here or not.
-/// `take` gets rows of what is written.
+/// Matches rows until there are no more, or `goes_on` says that nobody wants them. `others`: where else rows are that they match. `take` gets rows of what is written.
 ///
 /// # Errors
 /// What `take` and `goes_on` say, and others of [`Stopped`].
 pub(super) fn match_rows<E>(
     (joined, kind): (&Joined, JoinKind),
     [mut left, mut right]: [Sorted<'_>; 2],
-    divided: &[Vec<u8>],
+    others: Others<'_>,
     budget: &Arc<dyn MemoryBudget>,
     goes_on: impl Fn() -> Result<(), E>,
     take: impl FnMut(&RecordBatch) -> Result<(), E>,
@@ -88,7 +97,7 @@ pub(super) fn match_rows<E>(
             Ordering::Greater => {
                 if let Some((of_right, row)) = right.take()? {
                     let matches_elsewhere =
-                        divided.iter().any(|key| key == of_right) && !pairs.has_null(Side::Right, row);
+                        others.divided.iter().any(|key| key == of_right) && !pairs.has_null(Side::Right, row);
                     pairs.push_right(row, matches_elsewhere)?;
                     came.right += 1;
                 }
@@ -96,15 +105,19 @@ pub(super) fn match_rows<E>(
             Ordering::Equal => {
                 found.fill(&mut right, &key)?;
                 came.right += found.rows.len() as u64;
+                // What has a null in its key matches none.
+                let matches = found.rows.first().is_none_or(|row| !pairs.has_null(Side::Right, *row));
                 while let Some((_, row)) = left.take_of(&key)? {
                     if came.left % ROWS_AT_ONCE as u64 == 0 {
                         goes_on().map_err(Stopped::Taken)?;
                     }
                     pairs.push_pairs(row, &found.rows)?;
                     came.left += 1;
+                    came.matched += u64::from(matches);
+                    if matches && others.are_cells {
+                        pairs.write()?;
+                    }
                 }
-                // What has a null in its key matches none.
-                let matches = found.rows.first().is_none_or(|row| !pairs.has_null(Side::Right, *row));
                 found.rows.iter().try_for_each(|row| pairs.push_right(*row, matches))?;
             }
         }

@@ -13,6 +13,7 @@
 //!
 //! The output is in the order of the key, rows of one key in that of their places on the left, and then on the right: it follows from the input and the options alone (law 9).
 
+mod assemble;
 mod broadcast;
 mod cuts;
 mod exchange;

@@ -1,6 +1,7 @@
 //! The program: which tasks, in which order, and what is checked.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::pin::pin;
 
 use ::futures::TryStreamExt as _;
@@ -13,13 +14,14 @@ use exobus_shuffle::strategies::auto::{self, Estimate, Explained, PartsRead};
 use exobus_shuffle::{Job, Plan, Sizes, Strategy};
 use serde_bytes::ByteBuf;
 
+use super::assemble::{AssembleParams, Turn, assemble};
 use super::broadcast::{self, small_side};
-use super::cuts::{JoinCuts, join_cuts};
+use super::cuts::{JoinCuts, Share, join_cuts};
 use super::exchange::{Arranged, BindParams, MapParams, Mapped, MergeParams, bind, map, merge};
 use super::query::{Joined, Side};
-use super::reduce::{ReduceParams, Reduced, reduce};
+use super::reduce::{ReduceParams, Reduced, StretchParams, Stretched, reduce, stretch};
 use super::{ExplainedJoin, JoinTables};
-use crate::jobs::described::{Described, PLACE_BYTES};
+use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
 use crate::jobs::output::{FileParams, FileSize, WriteOptions, manifest};
 use crate::jobs::parts::{options, two};
 use crate::jobs::rewrite::{
@@ -34,7 +36,10 @@ struct Joining {
     arranged: Arranged,
     readings: [Reading; 2],
     layouts: [ObjectRef; 2],
-    cuts: ObjectRef,
+    borders: ObjectRef,
+    /// Of each partition, which file it is of, and what of that.
+    shares: Vec<(u32, Share)>,
+    /// Of each file, keys of which rows of the left table are in other files, too.
     divided: Vec<Vec<ByteBuf>>,
     /// What each map reads, and of which table.
     maps: Vec<(Side, Vec<Piece>)>,
@@ -46,6 +51,8 @@ struct Joining {
     file: FileParams,
     /// The second output of each map.
     mapped: RefCell<Vec<ObjectRef>>,
+    /// Rows of partitions that are stretches or cells of a file.
+    stretches: RefCell<BTreeMap<u32, ObjectRef>>,
 }
 
 impl Job for Joining {
@@ -60,7 +67,7 @@ impl Job for Joining {
         let params = MapParams { side: *side, reading, arranged, row_bytes_max: self.row_bytes_max };
         let options = options(place, map_outside_bytes(pieces, self.about.columns));
         let pieces = futures.put_value(pieces)?;
-        let args = self.args(&[self.cuts.arg(), pieces.arg()]);
+        let args = self.args(&[self.borders.arg(), pieces.arg()]);
         let [parts, mapped] = two(futures.submit_many(map, &params, &args, 2, options)?)?;
         self.mapped.borrow_mut().push(mapped);
         Ok(parts)
@@ -79,21 +86,82 @@ impl Job for Joining {
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
-        let name = self.file.form.file_name(&part_name(partition as usize, self.plan.partitions as usize));
-        let file = FileParams { name, ..self.file.clone() };
+        let (number, share) = self.shares[partition as usize];
+        let (arranged, divided) = (self.arranged.clone(), self.divided[number as usize].clone());
         let outside_bytes = self.about.reduce_bytes(self.parts.by_reduce);
-        let scratch_bytes = vec![file.buffer_bytes; 2];
-        let divided = self.divided[partition as usize].clone();
-        let params = ReduceParams { file, arranged: self.arranged.clone(), divided };
-        let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
-        futures.submit_with(reduce, &params, &self.args(columns), options)
+        if share != Share::Whole {
+            let params = StretchParams { arranged, divided, is_cell: share != Share::Stretch };
+            let made = futures.submit_many(stretch, &params, &self.args(columns), 2, options(place, outside_bytes))?;
+            let [rows, stretched] = two(made)?;
+            self.stretches.borrow_mut().insert(partition, rows);
+            return Ok(stretched);
+        }
+        let file = self.file(number);
+        let options = writing(&file, place, outside_bytes);
+        futures.submit_with(reduce, &ReduceParams { file, arranged, divided }, &self.args(columns), options)
     }
+}
+
+/// Of tasks that write this file, and take so much beside the store.
+fn writing(file: &FileParams, place: Place, outside_bytes: u64) -> TaskOptions {
+    TaskOptions { place, scratch_bytes: vec![file.buffer_bytes; 2], outside_bytes, ..TaskOptions::default() }
 }
 
 impl Joining {
     fn args(&self, others: &[Arg]) -> Vec<Arg> {
         self.layouts.iter().map(ObjectRef::arg).chain(others.iter().cloned()).collect()
     }
+
+    /// What the file of this number is.
+    fn file(&self, number: u32) -> FileParams {
+        let name = self.file.form.file_name(&part_name(number as usize, self.divided.len()));
+        FileParams { name, ..self.file.clone() }
+    }
+
+    /// The files of these outputs of partitions, each of which is one, or is assembled, and how many rows came to those that are assembled.
+    async fn files(&self, futures: &Futures, outputs: Vec<ObjectRef>) -> Result<(Vec<ObjectRef>, u64), JobError> {
+        let (mut files, mut came) = (Vec::with_capacity(self.divided.len()), 0);
+        let mut partitions = self.shares.iter().zip(outputs).enumerate().peekable();
+        while let Some((first, ((number, share), output))) = partitions.next() {
+            if *share == Share::Whole {
+                files.push(output);
+                continue;
+            }
+            let (mut args, mut stretched) = (Vec::new(), vec![output]);
+            while let Some((_, (_, output))) = partitions.next_if(|(_, ((other, _), _))| other == number) {
+                stretched.push(output);
+            }
+            let mut of_file: Vec<Stretched> = Vec::with_capacity(stretched.len());
+            let mut values = pin!(read_values::<Stretched>(futures, &stretched));
+            while let Some(value) = values.try_next().await? {
+                came += value.came;
+                args.extend(self.stretches.borrow_mut().remove(&((first + of_file.len()) as u32)));
+                of_file.push(value);
+            }
+            let turns = turns(self.shares[first..].iter().map(|(_, share)| *share).zip(&of_file))?;
+            let params = AssembleParams { file: self.file(*number), arranged: self.arranged.clone(), turns };
+            let options = writing(&params.file, Place::Anywhere, LOOK_BYTES + self.about.sink_bytes);
+            let args: Vec<Arg> = args.iter().map(ObjectRef::arg).collect();
+            files.push(futures.submit_with(assemble, &params, &self.args(&args), options)?);
+        }
+        Ok((files, came))
+    }
+}
+
+/// In which turns a file takes rows of its partitions.
+fn turns<'a>(partitions: impl Iterator<Item = (Share, &'a Stretched)>) -> Result<Vec<Turn>, JobError> {
+    let (mut turns, mut left) = (Vec::<Turn>::new(), 0);
+    for (share, Stretched { rows, rounds, .. }) in partitions {
+        if left == 0 {
+            turns.push(Turn { rounds: *rounds, rows: Vec::new() });
+            left = if let Share::Cell(pieces) = share { pieces } else { 1 };
+        }
+        let turn = turns.last_mut().filter(|turn| turn.rounds == *rounds);
+        let turn = turn.ok_or_else(|| JobError::program("cells of a key have other rows of the left table"))?;
+        turn.rows.push(rows / rounds);
+        left -= 1;
+    }
+    Ok(turns)
 }
 
 /// How a job is done.
@@ -108,7 +176,6 @@ struct Planned {
     /// What each strategy would do, the one first that is taken unless another one is told.
     estimates: Vec<Estimate>,
     strategy: Strategy,
-    parts: PartsRead,
 }
 
 /// Both tables, as they were found.
@@ -176,7 +243,7 @@ impl Planned {
         let strategy = params.table.strategy.unwrap_or(estimates[0].strategy);
         let parts = auto::parts_read(strategy, maps.len() as u64, &plan);
         check_file(sizes, (about, parts, maps.len() as u64))?;
-        Ok(Self { described, joined, sizes, about, maps, plan, estimates, strategy, parts })
+        Ok(Self { described, joined, sizes, about, maps, plan, estimates, strategy })
     }
 
     fn input_bytes(&self) -> u64 {
@@ -204,28 +271,42 @@ pub(super) async fn run(futures: Futures, name: &'static str, params: JoinTables
     }
     let planned = Planned::of(&futures, &params, tables)?;
     let input_bytes = planned.input_bytes();
-    let Planned { described, joined, sizes, about, maps, plan, strategy, parts, .. } = planned;
+    let Planned { described, joined, sizes, about, maps, plan, strategy, .. } = planned;
     let output = outputs::Output::claim(&futures, &params.table.output, name).await?;
     let value_bytes = described.iter().map(Described::value_bytes).sum();
     futures.plan_stage("join.map", maps.len() as u64, value_bytes)?;
-    futures.plan_stage("join.reduce", u64::from(plan.partitions), value_bytes)?;
     let layouts = [futures.put(&described[0].layout)?, futures.put(&described[1].layout)?];
     let arranged = Arranged::new(params.query);
-    let JoinCuts { cuts, divided } = join_cuts(&futures, (&described, &layouts), &arranged, plan.partitions).await?;
+    let JoinCuts { borders, divided } = join_cuts(&futures, (&described, &layouts), &arranged, plan.partitions).await?;
+    let shares = borders.shares();
+    let files = shares.iter().filter(|(_, share)| *share == Share::Whole).count() as u64;
+    futures.plan_stage("join.reduce", files, value_bytes)?;
+    let buffer_bytes = outputs::buffer_bytes(&plan, &params.table.output);
+    let plan = match shares.len() as u64 - files {
+        0 => plan,
+        stretches => {
+            futures.plan_stage("join.stretch", stretches, 0)?;
+            futures.plan_stage("join.assemble", u64::from(plan.partitions) - files, 0)?;
+            let partitions = u32::try_from(shares.len()).ok();
+            Plan::of_chunks(sizes, partitions, plan.chunk_bytes).map_err(JobError::program)?
+        }
+    };
+    let parts = auto::parts_read(strategy, maps.len() as u64, &plan);
     let file = FileParams {
         directory: params.table.output.clone(),
         name: String::new(),
         form: described[0].form,
         options: params.table.writing,
         sorted_by: arranged.query.left_key(),
-        buffer_bytes: outputs::buffer_bytes(&plan, &params.table.output),
+        buffer_bytes,
     };
     let rows: Option<u64> = described.iter().map(Described::rows).sum();
     let job = Joining {
         arranged,
         readings: described.map(|table| table.reading),
         layouts,
-        cuts: futures.put_value(&cuts)?,
+        borders: futures.put_value(&borders)?,
+        shares,
         divided,
         maps,
         row_bytes_max: RowLimit::of(sizes),
@@ -234,12 +315,13 @@ pub(super) async fn run(futures: Futures, name: &'static str, params: JoinTables
         parts,
         file,
         mapped: RefCell::default(),
+        stretches: RefCell::default(),
     };
     let shuffled = strategy.run(&futures, &job, job.maps.len(), &job.plan).await?;
-    let reduced = shuffled.outputs;
+    let (reduced, came) = job.files(&futures, shuffled.outputs).await?;
     futures.wait_all(&reduced).await?;
     drop(shuffled.kept);
-    let (read, written) = ended(&futures, &job, rows, &reduced).await?;
+    let (read, written) = ended(&futures, &job, rows, (&reduced, came)).await?;
     output.commit(&reduced, manifest(job.file.form.format(), &joined.schema)).await?;
     Ok(Rewritten {
         rows_read: read,
@@ -255,13 +337,13 @@ pub(super) async fn run(futures: Futures, name: &'static str, params: JoinTables
     })
 }
 
-/// Law 1, from what was read to what was matched: each row was left out by a map, or has come to each file where it belongs. `rows`: as many as input files say, where they do. How many were read, and
-/// what was written.
+/// Law 1, from what was read to what was matched: each row was left out by a map, or has come to each partition where it belongs. `rows`: as many as input files say, where they do. `came`: rows that came
+/// to files that were assembled. How many were read, and what was written.
 async fn ended(
     futures: &Futures,
     job: &Joining,
     rows: Option<u64>,
-    reduced: &[ObjectRef],
+    (reduced, mut came): (&[ObjectRef], u64),
 ) -> Result<(u64, Output), JobError> {
     let (mut all, of_maps) = (Mapped::default(), job.mapped.take());
     let mut values = pin!(read_values(futures, &of_maps));
@@ -271,7 +353,7 @@ async fn ended(
         all.divided += divided;
         all.passed += passed;
     }
-    let (mut came, mut written) = (0, Output::default());
+    let mut written = Output::default();
     let mut values = pin!(read_values(futures, reduced));
     while let Some(Reduced { token, row_hash, came: of_rows }) = values.try_next().await? {
         came += of_rows;
@@ -284,7 +366,7 @@ async fn ended(
     let said =
         rows.map_or("nobody says how many rows there are".to_owned(), |rows| format!("input files say {rows} rows"));
     let detail = format!(
-        "{said}; read {read} rows, of which {dropped} were left out and {divided} went to one file more; passed on {passed} rows; {came} came"
+        "{said}; read {read} rows, of which {dropped} were left out and {divided} went to one partition more; passed on {passed} rows; {came} came"
     );
     Err(JobError::Conservation { edge: "input -> pairs".to_owned(), detail })
 }
