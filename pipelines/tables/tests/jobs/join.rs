@@ -339,6 +339,17 @@ async fn a_key_with_most_rows_of_the_left_table_is_divided_among_files_of_even_l
 }
 
 #[tokio::test]
+async fn rows_that_are_left_out_since_their_key_has_a_null_make_no_file() {
+    let left = ids((0..40_000).map(|row| (row % 10 == 0).then_some(row / 10 % 2_000)));
+    let tables = Tables::new(left, ids((0..2_000).map(|row| Some(1_999 - row))), 1_000);
+    tables.check("out", tables.params("out", ONE_COLUMN, JoinKind::Inner, 6), Order::Key).await;
+    let rows = |file: &Vec<RecordBatch>| file.iter().map(RecordBatch::num_rows).sum::<usize>();
+    let lengths: Vec<usize> = batches_by_file(&tables.table.path("out")).iter().map(rows).collect();
+    let mean = 4_000 / 6;
+    assert!(lengths.iter().all(|rows| *rows > mean / 2 && *rows < 2 * mean), "{lengths:?}");
+}
+
+#[tokio::test]
 async fn files_of_a_divided_key_are_the_same_whatever_the_strategy_and_the_memory_are() {
     let tables = with_a_heavy_key(Some(77));
     let mut first = None;

@@ -66,25 +66,33 @@ struct Sample {
 /// The cuts between so many files.
 pub(super) async fn join_cuts(
     futures: &Futures,
-    (described, layouts): (&[Described; 2], &[ObjectRef; 2]),
+    tables: (&[Described; 2], &[ObjectRef; 2]),
     arranged: &Arranged,
     files: u32,
 ) -> Result<JoinCuts, JobError> {
-    let mut samples = Vec::new();
-    for side in Side::BOTH {
-        let (table, layout) = (&described[side as usize], &layouts[side as usize]);
-        let has_rows = files > 1 && table.splits().next().is_some();
-        let cuts = match has_rows {
-            true => sampled(futures, table, arranged.of(side), layout, files).await?,
-            false => Vec::new(),
-        };
-        let weight = table.value_bytes() / cuts.len().max(1) as u64 + 1;
-        samples.push(Sample { cuts, weight });
-    }
-    let [left, right] = <[Sample; 2]>::try_from(samples).map_err(|_| JobError::program("a join is of two tables"))?;
+    let none = || Sample { cuts: Vec::new(), weight: 1 };
+    let [left, right] = if files > 1 { samples(futures, tables, arranged, files).await? } else { [none(), none()] };
     // Where rows of the right table are not written, maps pass on one of each key.
-    let has_places = arranged.query.kind.has_pairs();
-    JoinCuts::of(left, (right, has_places), files as usize)
+    JoinCuts::of(left, (right, arranged.query.kind.has_pairs()), files as usize)
+}
+
+/// Rows of both tables, enough for so many files. Those that maps leave out, since their key has a null, are none of them.
+async fn samples(
+    futures: &Futures,
+    (described, layouts): (&[Described; 2], &[ObjectRef; 2]),
+    arranged: &Arranged,
+    files: u32,
+) -> Result<[Sample; 2], JobError> {
+    let kind = arranged.query.kind;
+    let sample = async |side: Side, keeps_nulls: bool| {
+        let (table, layout) = (&described[side as usize], &layouts[side as usize]);
+        let (cuts, rows) = match table.splits().next() {
+            Some(_) => sampled(futures, table, (arranged.of(side), !keeps_nulls), layout, files).await?,
+            None => (Vec::new(), 0),
+        };
+        Ok::<_, JobError>(Sample { cuts, weight: table.value_bytes() / rows.max(1) as u64 + 1 })
+    };
+    Ok([sample(Side::Left, kind.keeps_left()).await?, sample(Side::Right, kind.keeps_right()).await?])
 }
 
 impl JoinCuts {

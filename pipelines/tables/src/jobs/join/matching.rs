@@ -71,7 +71,7 @@ pub(super) fn match_rows<E>(
 ) -> Result<Came, Stopped<E>> {
     let mut looked_at = 0;
     let mut pairs = Pairs::new((joined, kind), [left.batches(), right.batches()], budget, take)?;
-    let (mut came, mut key, mut found) = (Came::default(), Vec::new(), Found::none(budget));
+    let (mut came, mut found) = (Came::default(), Found::none(budget));
     loop {
         if came.left + came.right >= looked_at + ROWS_AT_ONCE as u64 {
             looked_at = came.left + came.right;
@@ -81,11 +81,7 @@ pub(super) fn match_rows<E>(
             (None, None) => break,
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some((of_left, _)), Some((of_right, _))) => {
-                key.clear();
-                key.extend_from_slice(of_right);
-                of_left.cmp(of_right)
-            }
+            (Some((of_left, _)), Some((of_right, _))) => of_left.cmp(of_right),
         };
         match order {
             Ordering::Less => {
@@ -103,21 +99,19 @@ pub(super) fn match_rows<E>(
                 }
             }
             Ordering::Equal => {
-                found.fill(&mut right, &key)?;
+                found.fill(&mut right)?;
                 came.right += found.rows.len() as u64;
                 // What has a null in its key matches none.
                 let matches = found.rows.first().is_none_or(|row| !pairs.has_null(Side::Right, *row));
-                while let Some((_, row)) = left.take_of(&key)? {
-                    if came.left % ROWS_AT_ONCE as u64 == 0 {
+                left.take_run(|row| {
+                    if came.left.is_multiple_of(ROWS_AT_ONCE as u64) {
                         goes_on().map_err(Stopped::Taken)?;
                     }
                     pairs.push_pairs(row, &found.rows)?;
                     came.left += 1;
                     came.matched += u64::from(matches);
-                    if matches && others.are_cells {
-                        pairs.write()?;
-                    }
-                }
+                    if matches && others.are_cells { pairs.write() } else { Ok(()) }
+                })?;
                 found.rows.iter().try_for_each(|row| pairs.push_right(*row, matches))?;
             }
         }
@@ -137,10 +131,10 @@ impl Found {
         Self { rows: Vec::new(), memory: Reservation::none(budget) }
     }
 
-    /// Takes all rows of this key.
-    fn fill(&mut self, right: &mut Sorted<'_>, key: &[u8]) -> Result<(), Unordered> {
+    /// Takes all rows that have the key of the next one.
+    fn fill(&mut self, right: &mut Sorted<'_>) -> Result<(), Unordered> {
         self.rows.clear();
-        while let Some((_, row)) = right.take_of(key)? {
+        right.take_run(|row| {
             if self.rows.len() == self.rows.capacity() {
                 let capacity = (2 * self.rows.len()).max(ROWS_AT_ONCE);
                 // While they grow they are there twice.
@@ -148,7 +142,7 @@ impl Found {
                 self.rows.reserve_exact(capacity - self.rows.len());
             }
             self.rows.push(row);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }

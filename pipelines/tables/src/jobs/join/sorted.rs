@@ -18,6 +18,8 @@ pub(super) struct Sorted<'a> {
     merged: Option<Merged>,
     /// How many of these were taken.
     taken: usize,
+    /// The key of rows that go on in what is merged next.
+    key: Vec<u8>,
     is_over: bool,
 }
 
@@ -33,7 +35,7 @@ impl<'a> Sorted<'a> {
     ) -> Result<Self, Unordered> {
         let runs = runs.into_iter().map(Ok::<_, TableError>);
         let merging = Merging::new(arranger, None, budget, runs)?.with_keys(Side::BOTH.len());
-        Ok(Self { merging, merged: None, taken: 0, is_over: false })
+        Ok(Self { merging, merged: None, taken: 0, key: Vec::new(), is_over: false })
     }
 
     /// All batches, by number.
@@ -60,23 +62,40 @@ impl<'a> Sorted<'a> {
     /// # Errors
     /// As of [`peek`](Self::peek).
     pub(super) fn take(&mut self) -> Result<Option<(&[u8], Pick)>, Unordered> {
-        self.take_if(|_| true)
-    }
-
-    /// The same, if it has this key.
-    ///
-    /// # Errors
-    /// As of [`peek`](Self::peek).
-    pub(super) fn take_of(&mut self, key: &[u8]) -> Result<Option<(&[u8], Pick)>, Unordered> {
-        self.take_if(|next| next == key)
-    }
-
-    fn take_if(&mut self, is_taken: impl Fn(&[u8]) -> bool) -> Result<Option<(&[u8], Pick)>, Unordered> {
-        if !self.peek()?.is_some_and(|(key, _)| is_taken(key)) {
+        if self.peek()?.is_none() {
             return Ok(None);
         }
         self.taken += 1;
         Ok(self.at(self.taken - 1))
+    }
+
+    /// Takes all rows that have the key of the next one.
+    ///
+    /// # Errors
+    /// As of [`peek`](Self::peek), and those of `each`.
+    pub(super) fn take_run<E: From<Unordered>>(
+        &mut self,
+        mut each: impl FnMut(Pick) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.peek()?;
+        let mut goes_on = false;
+        while let Some(merged) = &self.merged {
+            let key = if goes_on { &self.key } else { merged.keys.get(self.taken) };
+            let rest = self.taken..merged.rows.len();
+            let end = rest.clone().find(|row| merged.keys.get(*row) != key).unwrap_or(rest.end);
+            merged.rows[rest.start..end].iter().try_for_each(|row| each(*row))?;
+            self.taken = end;
+            if end < rest.end {
+                break;
+            }
+            if !goes_on {
+                self.key.clear();
+                self.key.extend_from_slice(merged.keys.get(rest.end - 1));
+                goes_on = true;
+            }
+            self.peek()?;
+        }
+        Ok(())
     }
 
     fn at(&self, row: usize) -> Option<(&[u8], Pick)> {

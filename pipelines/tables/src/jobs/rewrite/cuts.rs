@@ -60,7 +60,7 @@ pub(in crate::jobs) async fn cuts(
     match arrangement.seed() {
         Some(seed) => even_cuts(futures, &Counted::of(described)?, seed, partitions).await,
         None => {
-            let keys = sampled(futures, described, arrangement, layout, partitions).await?;
+            let (keys, _) = sampled(futures, described, (arrangement, false), layout, partitions).await?;
             if keys.is_empty() {
                 // Nobody knows a key: all rows, if there are any, are before every cut.
                 return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
@@ -70,14 +70,14 @@ pub(in crate::jobs) async fn cuts(
     }
 }
 
-/// Cuts before rows of some splits that stand for all.
+/// Cuts before rows of some splits that stand for all, and how many rows these are. `drops_nulls`: rows whose key has a null go to no partition, so there are no cuts before them.
 pub(in crate::jobs) async fn sampled(
     futures: &Futures,
     described: &Described,
-    arrangement: &Arrangement,
+    (arrangement, drops_nulls): (&Arrangement, bool),
     layout: &ObjectRef,
     partitions: u32,
-) -> Result<Vec<Vec<u8>>, JobError> {
+) -> Result<(Vec<Vec<u8>>, usize), JobError> {
     let read = (0..).zip(described.numbered_splits()).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
     let splits: Vec<Piece> = read.map(|(before, (file, split))| Piece::new(file, split, before)).collect();
     let count = splits.len().min(SPLITS_MIN.max(SPLITS_PER_FILE * partitions as usize));
@@ -95,17 +95,18 @@ pub(in crate::jobs) async fn sampled(
         let largest = pieces.iter().map(|piece| piece.file.splits[0].value_bytes).max().unwrap_or(0);
         let outside_bytes = LOOK_BYTES + largest / 4;
         let (reading, arrangement) = (described.reading.clone(), arrangement.clone());
-        let params = SampleParams { pieces: pieces.to_vec(), reading, arrangement, keys, look };
+        let params = SampleParams { pieces: pieces.to_vec(), reading, arrangement, keys, look, drops_nulls };
         let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
         futures.submit_with(sample, &params, &[layout.arg()], options)
     });
     let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
-    let mut keys = Vec::new();
+    let (mut keys, mut rows) = (Vec::new(), 0);
     for task in &tasks {
         let sampled: Vec<ByteBuf> = futures.get_value(task).await?;
-        keys.extend(sampled.into_iter().map(ByteBuf::into_vec));
+        rows += sampled.len();
+        keys.extend(sampled.into_iter().map(ByteBuf::into_vec).filter(|cut| !cut.is_empty()));
     }
-    Ok(keys)
+    Ok((keys, rows))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Rows that stand for others: what cuts between files are made of.
 
-use arrow_array::UInt32Array;
+use arrow_array::{Array as _, UInt32Array};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take_record_batch;
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -26,6 +27,8 @@ pub(super) struct SampleParams {
     pub(super) keys: usize,
     /// Which batches of a split are looked at.
     pub(super) look: SampledBatches,
+    /// Whether rows whose key has a null are left out by who reads them.
+    pub(super) drops_nulls: bool,
 }
 
 /// Batches that stand for all of a split.
@@ -47,7 +50,7 @@ impl SampledBatches {
     }
 }
 
-/// Cuts at rows at even distances in some splits.
+/// Cuts at rows at even distances in some splits; one without bytes stands for a row that is left out.
 #[task(name = "table.sample", deterministic = true)]
 pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<ByteBuf>, TaskError> {
     let budget = TaskBudget::new(context);
@@ -89,7 +92,14 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                 let keys = encoder.encode(&taken).map_err(of_table)?;
                 let place_of =
                     |at: usize| (!params.arrangement.is_together()).then(|| place + u64::from(chosen.value(at)));
-                sampled.extend((0..keys.len()).map(|at| ByteBuf::from(cuts::cut(keys.get(at), place_of(at)))));
+                let nulls: Vec<NullBuffer> = match params.drops_nulls {
+                    true => taken.columns().iter().filter_map(|column| column.logical_nulls()).collect(),
+                    false => Vec::new(),
+                };
+                sampled.extend((0..keys.len()).map(|at| match nulls.iter().any(|nulls| nulls.is_null(at)) {
+                    true => ByteBuf::new(),
+                    false => ByteBuf::from(cuts::cut(keys.get(at), place_of(at))),
+                }));
                 place += count as u64;
                 if params.look == SampledBatches::First {
                     break;
