@@ -282,6 +282,17 @@ impl<'a> TaskContext<'a> {
         }
     }
 
+    /// The same, for functions that go on with the context while they look. Taken once.
+    ///
+    /// # Panics
+    /// As [`in_place`](Self::in_place).
+    pub fn take_in_place(&mut self, index: usize) -> Vec<InPlace> {
+        match &mut self.parts.args[index] {
+            Argument::InPlace(objects) => std::mem::take(objects),
+            Argument::Whole(_) | Argument::Stream(_) => panic!("argument {index} is not in place"),
+        }
+    }
+
     /// Gives the memory of a whole argument back before the task ends.
     pub fn release(&mut self, index: usize) {
         if let Argument::Whole(blocks) = &mut self.parts.args[index] {
