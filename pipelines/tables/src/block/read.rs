@@ -129,6 +129,21 @@ impl Messages {
         Self { layouts, part, read: Output::default() }
     }
 
+    /// Of the bytes of such a part, which begin at a multiple of 64 in memory.
+    ///
+    /// # Safety
+    /// As of [`Part::new`].
+    ///
+    /// # Panics
+    /// There is no layout.
+    #[allow(unsafe_code, reason = "parts of this program's own tasks are read without validation")]
+    pub(crate) unsafe fn of_bytes(layouts: Vec<Arc<Layout>>, bytes: Buffer) -> Self {
+        // SAFETY: it is the caller's promise that a `Gather` wrote the part.
+        let trusted = unsafe { trusted() };
+        let part = Part { trusted, is_in_place: true, ..Part::of_bytes(layouts[0].clone(), bytes) };
+        Self { layouts, part, read: Output::default() }
+    }
+
     /// Bytes, rows and hash of the messages that were read.
     pub(crate) fn read(&self) -> Output {
         self.read

@@ -111,7 +111,7 @@ pub(super) fn write_file(
     context: &mut TaskContext<'_>,
     params: ConvertParams,
     budget: &Arc<TaskBudget>,
-    function: Option<BatchFunction<'_>>,
+    function: Option<&mut dyn BatchFunction>,
 ) -> Result<Converted, TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let table = Table::of(context)?;
@@ -152,6 +152,15 @@ pub(super) fn write_file(
                 given.add(file.write_all((&layout, &reader.limits()), &batch, |error| refused_row(error, refused))?);
                 Ok(())
             })
+        })?;
+    }
+    if let Some(mapping) = &mut mapping {
+        mapping.end(|batch| {
+            let batch = conformed(&batch, &schema).map_err(of_table)?;
+            let bytes = value_bytes(&batch, 0..batch.num_rows());
+            let _made = Reservation::of(&budget.shared(), bytes).map_err(|denied| budget.of_given(denied))?;
+            given.add(file.write_all((&layout, &reader.limits()), &batch, of_table)?);
+            Ok(())
         })?;
     }
     if params.rows.is_some() && wanted.rows > 0 {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::TableJob;
 use super::budget::TaskBudget;
 use super::convert::{ConvertParams, Converted, Function, rewritten, write_file};
+use super::mapping::Given;
 use super::rewrite::{Rewrite, Rewritten};
 
 /// What mapping the batches of a table is told.
@@ -82,7 +83,8 @@ impl Batches {
         mut function: impl FnMut(RecordBatch) -> Result<RecordBatch, TaskError>,
     ) -> Result<MappedFile, TaskError> {
         let budget = TaskBudget::new(context);
-        write_file(context, self.0, &budget, Some(&mut |batch, given| given(function(batch)?))).map(MappedFile)
+        let mut function = |batch: RecordBatch, given: Given<'_>| given(function(batch)?);
+        write_file(context, self.0, &budget, Some(&mut function)).map(MappedFile)
     }
 }
 

@@ -10,15 +10,29 @@ use super::budget::of_table;
 use crate::plain::plain_schema;
 use crate::semantics::{UnifiedSchema, check_schema};
 
-/// What rows become on their way to a file: batch by batch, and a batch without rows, too. It gives what it makes of a batch.
-pub(super) type BatchFunction<'a> = &'a mut dyn FnMut(RecordBatch, Given<'_>) -> Result<(), TaskError>;
+/// What rows become on their way to a file.
+pub(super) trait BatchFunction {
+    /// Gives what it makes of a batch, or keeps that for later; of a batch without rows it gives one at least.
+    fn apply(&mut self, batch: RecordBatch, given: Given<'_>) -> Result<(), TaskError>;
+
+    /// Gives what it has kept, when there are no more batches.
+    fn end(&mut self, _given: Given<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl<F: FnMut(RecordBatch, Given<'_>) -> Result<(), TaskError>> BatchFunction for F {
+    fn apply(&mut self, batch: RecordBatch, given: Given<'_>) -> Result<(), TaskError> {
+        self(batch, given)
+    }
+}
 
 /// Takes batches that a function gives, one at least for a batch without rows.
 pub(super) type Given<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<(), TaskError>;
 
 /// A function, and what it gives for a batch without rows: what it gives for others has these columns, of these types.
 pub(super) struct Mapping<'a> {
-    function: BatchFunction<'a>,
+    function: &'a mut dyn BatchFunction,
     schema: SchemaRef,
 }
 
@@ -27,9 +41,9 @@ impl<'a> Mapping<'a> {
     ///
     /// # Errors
     /// Those of the function; names of columns that cannot be told apart.
-    pub(super) fn new(function: BatchFunction<'a>, input: &SchemaRef) -> Result<Self, TaskError> {
+    pub(super) fn new(function: &'a mut dyn BatchFunction, input: &SchemaRef) -> Result<Self, TaskError> {
         let mut given = None;
-        function(RecordBatch::new_empty(input.clone()), &mut |batch| {
+        function.apply(RecordBatch::new_empty(input.clone()), &mut |batch| {
             given.get_or_insert_with(|| batch.schema());
             Ok(())
         })?;
@@ -62,17 +76,33 @@ impl<'a> Mapping<'a> {
                 "{what}: a function gives the same columns and types for the {rows} rows from there on as for none"
             ))
         };
-        (self.function)(batch, &mut |given| {
-            let (expected, found) = (schema.fields(), given.schema_ref().fields());
-            let places: Option<Vec<usize>> = expected.iter().map(|field| Some(found.find(field.name())?.0)).collect();
-            let Some(places) = places.filter(|places| places.len() == found.len()) else {
-                return Err(differs(format!("columns {}, not {}", names(found), names(expected))));
-            };
-            let given = given.project(&places).map_err(TaskError::fatal)?;
-            check_schema(schema, given.schema_ref()).map_err(|error| differs(error.to_string()))?;
-            each(given)
-        })
+        self.function.apply(batch, &mut |given| each(as_for_none(schema, &given, &differs)?))
     }
+
+    /// Calls `each` with what it has kept, as [`apply`](Self::apply) does.
+    ///
+    /// # Errors
+    /// As of [`apply`](Self::apply).
+    pub(super) fn end(&mut self, mut each: impl FnMut(RecordBatch) -> Result<(), TaskError>) -> Result<(), TaskError> {
+        let schema = &self.schema;
+        self.function.end(&mut |given| each(as_for_none(schema, &given, TaskError::fatal)?))
+    }
+}
+
+/// What a function gave, with the columns in the order of this schema, of what it gave for a batch without rows. `differs`: how the task fails where it has others.
+fn as_for_none(
+    schema: &SchemaRef,
+    given: &RecordBatch,
+    differs: impl Fn(String) -> TaskError,
+) -> Result<RecordBatch, TaskError> {
+    let (expected, found) = (schema.fields(), given.schema_ref().fields());
+    let places: Option<Vec<usize>> = expected.iter().map(|field| Some(found.find(field.name())?.0)).collect();
+    let Some(places) = places.filter(|places| places.len() == found.len()) else {
+        return Err(differs(format!("columns {}, not {}", names(found), names(expected))));
+    };
+    let given = given.project(&places).map_err(TaskError::fatal)?;
+    check_schema(schema, given.schema_ref()).map_err(|error| differs(error.to_string()))?;
+    Ok(given)
 }
 
 /// The field with nulls wherever there may be some: whether there are nobody knows before there are rows.

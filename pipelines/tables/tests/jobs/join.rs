@@ -526,6 +526,32 @@ async fn a_small_table_meets_the_other_one_in_the_order_of_that() {
 }
 
 #[tokio::test]
+async fn a_table_that_is_broadcast_and_larger_than_memory_is_read_in_passes_and_the_files_are_the_same() {
+    // One key has more rows than pairs are given out at a time, and three rows of the left table have it.
+    let of_right = |[id, day]: Key, row: usize| [if row.is_multiple_of(11) { Some(-7) } else { id }, day];
+    let right = (0..).zip(keys(100_000, 0..50_000, 5)).map(|(row, key)| of_right(key, row)).collect();
+    let of_left = |[id, day]: Key, row: usize| [if row % 2_000 == 99 { Some(-7) } else { id }, day];
+    let left = (0..).zip(keys(6_000, 10_000..70_000, 1_000_003)).map(|(row, key)| of_left(key, row)).collect();
+    // 65 MB, where the store of a node has 64 MiB.
+    let large_on_the_right = Tables::with_notes(left, right, 5_000, 640);
+    let large_on_the_left = Tables::new(keys(250_000, 0..90_000, 0), keys(3_000, 50_000..140_000, 1_000_003), 20_000);
+    let said = [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti]
+        .map(|kind| (&large_on_the_right, kind, Broadcast::Right, Order::Left))
+        .into_iter()
+        .chain(
+            [JoinKind::Inner, JoinKind::Right].map(|kind| (&large_on_the_left, kind, Broadcast::Left, Order::Right)),
+        );
+    for (tables, kind, broadcast, order) in said {
+        let output = format!("{kind}-{broadcast}");
+        tables.check(&output, JoinTables { broadcast, ..tables.params(&output, ONE_COLUMN, kind, 2) }, order).await;
+        let at_once = format!("{output}-at-once");
+        let params = JoinTables { broadcast, ..tables.params(&at_once, ONE_COLUMN, kind, 2) };
+        tables.run((1, 1024 * MIB), params).await.unwrap_or_else(|error| panic!("{at_once}: {error}"));
+        assert!(tables.table.bytes_of(&output) == tables.table.bytes_of(&at_once), "{output}: the files are others");
+    }
+}
+
+#[tokio::test]
 async fn a_small_table_without_rows_meets_the_other_one() {
     for (name, left, right) in
         [("left", vec![], keys(700, 0..90, 5)), ("right", keys(900, 0..90, 0), vec![]), ("both", vec![], vec![])]

@@ -1,50 +1,52 @@
 //! A small table beside a large one: nothing of the large table goes to another node.
 //!
-//! 1. *small*: the small table in the order of its key as one object, which each node fetches once and all of its tasks read where it lies;
-//! 2. *probe*: splits of the large table in, a file out ([`convert`](crate::jobs::convert)): for each row of it the rows of the small table with its key are looked up.
+//! 1. *small*: the small table as one object, in pieces of some MiB, which each node fetches once and all of its tasks read where it lies;
+//! 2. *probe*: splits of the large table in, a file out ([`convert`](crate::jobs::convert)): for each row of it the rows of the small table with its key are looked up. Where the small table has no room
+//!    beside that, it is read in several passes ([`passes`](super::passes)), and the same is written.
 //!
 //! Rows of the small table that match none would have to be known to all tasks, so there is no such join that writes them. The output is in the order of the large table, and rows that match one row of
 //! it in the order of their places.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use ::futures::TryStreamExt as _;
-use arrow_array::{Array as _, RecordBatch};
+use arrow_array::RecordBatch;
 use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{FunctionName, JobError, TaskOptions};
 use exobus_shuffle::Sizes;
 use exobus_shuffle::jobs::values::{read_values, write_value};
-use exobus_store::{Align, Block};
+use exobus_store::Align;
 use serde::{Deserialize, Serialize};
 
 use super::JoinTables;
 use super::exchange::{Arranged, Mapped};
-use super::matching::Stopped;
-use super::pairs::Pairs;
-use super::query::{Broadcast, Joined, Side};
-use super::rows::{OrderedRows, Rows};
-use crate::TableError;
-use crate::block::{Gather, Part, Pick};
-use crate::jobs::budget::{TaskBudget, Unordered, of_table};
-use crate::jobs::convert::{ConvertParams, Converted, Function, rewritten, write_file};
+use super::probe::{Probed, probe, probe_pieces, tables_of};
+use super::query::{Broadcast, Side};
+use super::rows::{place_of, without};
+use crate::block::{Gather, Pick};
+use crate::jobs::budget::{TaskBudget, of_table};
+use crate::jobs::convert::{Function, rewritten};
 use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
-use crate::jobs::group::{Groups, NONE};
 use crate::jobs::parts::write_sources;
 use crate::jobs::pieces::{PieceReader, value_of};
-use crate::jobs::rewrite::{MESSAGE_BYTES, Rewrite, Rewritten, map_outside_bytes, refuse_beyond};
+use crate::jobs::rewrite::{MESSAGE_BYTES, Rewrite, Rewritten, refuse_beyond};
 use crate::jobs::row_limit::RowLimit;
-use crate::jobs::table::{Piece, Table, push_split};
-use crate::reading::Reading;
-use crate::semantics::{KeyEncoder, conformed};
-use crate::sources::{MemoryBudget, Reservation};
+use crate::jobs::table::Piece;
+use crate::reading::{Reading, Wanted};
+use crate::sources::{Reservation, value_bytes};
 
 /// A table of so many bytes of values, with what it takes to look them up, is small.
 const SMALL_BYTES: u64 = 64 << 20;
 /// What a row of the small table takes while it is looked up, about: where it is, and the key of its group with the slots of that.
 const ROW_BYTES: u64 = 64;
+/// Bytes of a piece of the small table, about: where it does not fit, so much of it is there at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+/// A small table that takes more than this share of the memory of a node, with what all executors need to look rows up in it, is read in passes.
+const SMALL_SHARE: u64 = 2;
+/// Each executor has windows of this share of the memory of a node in passes.
+const WINDOW_SHARE: u64 = 16;
 
 /// Which table is the small one, unless it is said: it follows from the tables alone, not from memory (law 9).
 pub(super) fn small_side(params: &JoinTables, described: &[Described; 2]) -> Option<Side> {
@@ -67,176 +69,68 @@ fn rows_about(table: &Described) -> u64 {
     table.splits().map(|split| split.rows_about()).sum()
 }
 
-/// What `small` is told. Its arguments are the layouts of both tables and the pieces of the small one.
+/// What `small` is told. Its arguments are the layouts of both tables and the pieces of the small one, of one split each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SmallParams {
     side: Side,
     reading: Reading,
     arranged: Arranged,
     row_bytes_max: RowLimit,
+    /// Bytes of the object, about, where all of it is to be at hand at a time; else 0.
+    object_bytes: u64,
 }
 
-/// The small table in the order of its key, without rows whose key has a null; its second output is [`Mapped`].
-#[task(name = "join.small", deterministic = true)]
+/// The small table in its order, without rows whose key has a null, as an object of pieces; its second output is [`Mapped`].
+#[task(name = "join.small", version = 2, deterministic = true)]
 fn small(context: &mut TaskContext<'_>, params: SmallParams) -> Result<(), TaskError> {
     let (budget, side) = (TaskBudget::new(context), params.side);
     let (table, joined) = tables_of(context, side, (0, 1), &params.arranged)?;
-    let arranger = params.arranged.of(side).arranger(table.layout.schema())?;
     let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
-    let mut rows = Rows::new((&table, &joined, side), &arranger, false, &budget);
-    for piece in &pieces {
-        rows.read(context, &reader, (piece, &pieces))?;
-    }
-    let OrderedRows { mut ordered, read, .. } = rows.end(&reader, &pieces)?;
-    ordered.sort(arranger.keep);
-    let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
-    let picks: Vec<Pick> = ordered.picks(0..ordered.len()).collect();
     let (limits, mut scratch) = (reader.limits(), context.scratch(MESSAGE_BYTES)?);
-    write_sources(
-        context.output()?,
-        &[(&gather, &picks)],
-        &limits,
-        &mut scratch,
-        &budget,
-        |error, denied| match denied {
-            Some(denied) => budget.of_rows(denied),
-            None => of_table(error),
-        },
-    )?;
-    let passed = picks.len() as u64;
-    write_value(context, 1, &Mapped { read, dropped: read - passed, divided: 0, passed })
-}
-
-/// The table of one side, and the join of both, by the layouts that these arguments have, that of the left table first.
-fn tables_of(
-    context: &TaskContext<'_>,
-    side: Side,
-    (left, right): (usize, usize),
-    arranged: &Arranged,
-) -> Result<(Table, Joined), TaskError> {
-    let [left, right] = [left, right].map(|arg| Table::decode(&context.block(arg)));
-    let tables = [left?, right?];
-    let joined = Joined::new(&arranged.query, &tables[0].schema, &tables[1].schema).map_err(of_table)?;
-    let [left, right] = tables;
-    Ok((if side == Side::Left { left } else { right }, joined))
-}
-
-/// What `probe` knows of the join beside what a conversion is told, as an argument.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Probed {
-    side: Side,
-    arranged: Arranged,
-}
-
-/// Rows of splits of the large table, each with those of the small one that match it, as a file. Its arguments are those of a conversion of the large table, the layouts of both tables, what is known
-/// of the join, and the small table.
-#[task(name = "join.probe", deterministic = true)]
-fn probe(context: &mut TaskContext<'_>, params: ConvertParams) -> Result<Converted, TaskError> {
-    let budget = TaskBudget::new(context);
-    let (Probed { side, arranged }, _memory) = value_of(context, 4, &budget)?;
-    let (table, joined) = tables_of(context, side, (2, 3), &arranged)?;
-    let found = Found::of(&table, (&arranged, side), context.block(5), &budget.shared());
-    let mut found = found.map_err(|error| budget.of_order(error))?;
-    let large = side.other();
-    let encoder = KeyEncoder::new(&joined.tables[large as usize], arranged.of(large).key().unwrap_or_default());
-    let (encoder, signal) = (encoder.map_err(of_table)?, context.cancel_signal());
-    let of_large = &joined.tables[large as usize];
-    write_file(
-        context,
-        params,
-        &budget,
-        Some(&mut |batch: RecordBatch, given| {
-            if batch.num_rows() == 0 {
-                return given(RecordBatch::new_empty(joined.schema.clone()));
-            }
-            let batch = conformed(&batch, of_large).map_err(of_table)?;
-            let keys = encoder.encode(&batch).and_then(|keys| keys.into_array()).map_err(of_table)?;
-            let nulls = joined.null_keys(large, &batch);
-            found.groups.find(&keys, &mut found.numbers);
-            let (of_batch, of_small) = (std::slice::from_ref(&batch), &found.batches[..]);
-            let batches = if side == Side::Right { [of_batch, of_small] } else { [of_small, of_batch] };
-            let pairs = Pairs::new((&joined, arranged.query.kind), batches, &budget.shared(), |rows: &RecordBatch| {
-                signal.check()?;
-                given(rows.clone())
-            });
-            let matched = pairs.map_err(Stopped::from).and_then(|mut pairs| {
-                for row in 0..batch.num_rows() {
-                    let number = found.numbers[row];
-                    let is_null = nulls.as_ref().is_some_and(|nulls| nulls[row]);
-                    let rows = if is_null || number == NONE { &[][..] } else { found.rows_of(number) };
-                    let pick = Pick { batch: 0, row: row as u32 };
-                    match (side, rows.is_empty()) {
-                        (Side::Right, true) => pairs.push_left(pick)?,
-                        (Side::Right, false) => pairs.push_pairs(pick, rows)?,
-                        (Side::Left, true) => pairs.push_right(pick, false)?,
-                        (Side::Left, false) => pairs.push_pairs_of(pick, rows)?,
-                    }
-                }
-                pairs.write()
-            });
-            matched.map_err(|stopped: Stopped<TaskError>| match stopped {
-                Stopped::Rows(error) => budget.of_order(error),
-                Stopped::Taken(error) => error,
-            })
-        }),
-    )
-}
-
-/// The rows of the small table by their keys.
-struct Found {
-    batches: Vec<RecordBatch>,
-    groups: Groups,
-    /// Where the rows of each group end among all.
-    ends: Vec<u32>,
-    rows: Vec<Pick>,
-    /// Of the keys of a batch of the large table.
-    numbers: Vec<u32>,
-    _memory: Reservation,
-}
-
-impl Found {
-    #[allow(unsafe_code, reason = "parts of these tasks are read without validation")]
-    fn of(
-        table: &Table,
-        (arranged, side): (&Arranged, Side),
-        block: Block,
-        budget: &Arc<dyn MemoryBudget>,
-    ) -> Result<Self, Unordered> {
-        let batches = match block.is_empty() {
-            true => Vec::new(),
-            // SAFETY: it is the output of the task `small`, which writes with a `Gather` and runs in the node.
-            false => {
-                unsafe { Part::new(table.layout.clone(), block.part(0)) }.collect::<Result<Vec<_>, TableError>>()?
-            }
-        };
-        let encoder = KeyEncoder::new(table.layout.schema(), arranged.of(side).key().unwrap_or_default())?;
-        let count: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        let mut memory = Reservation::of(budget, 16 * count as u64)?;
-        let (mut groups, mut numbers) = (Groups::default(), Vec::new());
-        let (mut ends, mut rows) = (Vec::<u32>::with_capacity(count), Vec::with_capacity(count));
-        for (number, batch) in (0..).zip(&batches) {
-            let measured = encoder.measure(batch)?;
-            let keys = Reservation::of(budget, measured.bytes()?)?;
-            let encoded = measured.encode()?.into_array()?;
-            memory.at_least(16 * count as u64 + groups.bytes_with(encoded.len(), encoded.value_data().len()))?;
-            groups.intern(&encoded, &mut numbers)?;
-            drop(keys);
-            // Rows are in the order of their keys, so those of a group are one behind the other.
-            for (row, group) in (0..).zip(&numbers) {
-                rows.push(Pick { batch: number, row });
-                ends.resize(*group as usize + 1, 0);
-                ends[*group as usize] = rows.len() as u32;
-            }
+    let (mut mapped, mut batches) = (Mapped::default(), Vec::<RecordBatch>::new());
+    let mut memory = Reservation::none(&budget.shared());
+    for (number, piece) in (1..).zip(&pieces) {
+        reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
+            let refused = |error| reader.refused(piece, &rows, error);
+            let first = piece.first_place(rows.split) + rows.first_row;
+            let placed = table.placed(&rows.batch, first).map_err(refused)?;
+            mapped.read += placed.num_rows() as u64;
+            let placed = match joined.null_keys(side, &placed) {
+                None => placed,
+                Some(nulls) => without(&placed, &nulls)?,
+            };
+            let bytes = memory.bytes() + value_bytes(&placed, 0..placed.num_rows());
+            memory.resize(bytes).map_err(|denied| budget.of_rows(denied))?;
+            batches.push(placed);
+            Ok(())
+        })?;
+        if number < pieces.len() && memory.bytes() < PIECE_BYTES {
+            continue;
         }
-        memory.resize(16 * count as u64 + groups.bytes())?;
-        Ok(Self { batches, groups, ends, rows, numbers, _memory: memory })
+        let gather = Gather::new(table.layout.clone(), &batches).map_err(of_table)?;
+        let of_batch =
+            |(batch, rows): (u32, &RecordBatch)| (0..rows.num_rows() as u32).map(move |row| Pick { batch, row });
+        let picks: Vec<Pick> = (0..).zip(&batches).flat_map(of_batch).collect();
+        let rows = (u128::from(PIECE_BYTES) * picks.len() as u128).div_ceil(u128::from(memory.bytes().max(1)));
+        for of_piece in picks.chunks(rows.max(1) as usize) {
+            mapped.passed += of_piece.len() as u64;
+            let writer = context.output_at_sized(0, params.object_bytes)?;
+            write_sources(writer, &[(&gather, of_piece)], &limits, &mut scratch, &budget, |error, denied| {
+                let Some((batch, ..)) = error.of_row() else { return of_table(error) };
+                let place = place_of(&batches[batch], &error);
+                match denied {
+                    None => reader.refused_at(&pieces, place, error),
+                    Some(denied) => reader.denied_at(&pieces, place, denied),
+                }
+            })?;
+        }
+        drop(gather);
+        batches.clear();
+        memory.resize(0).map_err(|denied| budget.of_rows(denied))?;
     }
-
-    fn rows_of(&self, group: u32) -> &[Pick] {
-        let from = if group == 0 { 0 } else { self.ends[group as usize - 1] };
-        &self.rows[from as usize..self.ends[group as usize] as usize]
-    }
+    mapped.dropped = mapped.read - mapped.passed;
+    write_value(context, 1, &mapped)
 }
 
 /// Joins two tables of which one is small.
@@ -250,22 +144,26 @@ pub(super) async fn run(
     let sizes = Sizes::of(&futures.nodes(), described.iter().map(Described::value_bytes).sum());
     let table = &described[small_side as usize];
     let rows = rows_about(table);
-    let mut pieces = Vec::new();
-    for (at, (file, split)) in (0..).zip(table.numbered_splits()) {
-        push_split(&mut pieces, file, split, at);
-    }
+    let splits = (0..).zip(table.numbered_splits());
+    let read = splits.filter(|(_, (file, split))| !file.splits[*split].is_left_out);
+    let pieces: Vec<Piece> = read.map(|(at, (file, split))| Piece::new(file, split, at)).collect();
     let layouts = [futures.put(&described[0].layout)?, futures.put(&described[1].layout)?];
-    let columns = Table::decode(&table.layout).map_err(JobError::program)?.schema.fields().len() as u64 + 1;
-    let outside_bytes = map_outside_bytes(&pieces, columns);
-    let what =
-        || format!("the {small_side} table, which all tasks are to have unless it is said that --broadcast is never,");
+    // Of one split at a time, and of what that is put together with.
+    let largest = pieces.iter().map(|piece| piece.file.splits[0].map_bytes() + piece.file.told_bytes()).max();
+    let outside_bytes = LOOK_BYTES + largest.unwrap_or(0) + 2 * PIECE_BYTES;
+    refuse_beyond(sizes, (outside_bytes, 0), || format!("a split of the {small_side} table, which is broadcast,"))?;
     let object_bytes = table.value_bytes() + rows * PLACE_BYTES;
-    refuse_beyond(sizes, (outside_bytes, object_bytes), what)?;
-    refuse_beyond(sizes, (LOOK_BYTES + rows * ROW_BYTES, object_bytes), what)?;
+    let executors = u64::from(sizes.executors_per_node.max(1));
+    let is_whole = object_bytes + executors * rows * ROW_BYTES <= sizes.memory_bytes / SMALL_SHARE;
     let arranged = Arranged::new(params.query.clone());
     let row_bytes_max = RowLimit::of(sizes);
-    let told =
-        SmallParams { side: small_side, reading: table.reading.clone(), arranged: arranged.clone(), row_bytes_max };
+    let told = SmallParams {
+        side: small_side,
+        reading: table.reading.clone(),
+        arranged: arranged.clone(),
+        row_bytes_max,
+        object_bytes: if is_whole { object_bytes } else { 0 },
+    };
     let options = TaskOptions {
         scratch_bytes: vec![MESSAGE_BYTES],
         outside_bytes,
@@ -276,12 +174,19 @@ pub(super) async fn run(
     let args = [layouts[0].arg(), layouts[1].arg(), pieces.arg()];
     let made = futures.submit_many(small, &told, &args, 2, options)?;
     let (object, mapped) = (&made[0], &made[1..]);
-    let probed = futures.put_value(&Probed { side: small_side, arranged })?;
+    let window_bytes = sizes.memory_bytes / (WINDOW_SHARE * executors);
+    let probed = futures.put_value(&Probed { side: small_side, arranged, window_bytes })?;
+    let rows_of_piece = (u128::from(rows) * u128::from(PIECE_BYTES) / u128::from(object_bytes.max(1))) as u64;
+    let (name_of_probe, probe_bytes) = match is_whole {
+        true => (FunctionName::of(probe), rows * ROW_BYTES),
+        // A window, rows of a load, and a piece.
+        false => (FunctionName::of(probe_pieces), 2 * window_bytes + PIECE_BYTES + rows_of_piece * ROW_BYTES),
+    };
     let function = Function {
-        name: FunctionName::of(probe),
+        name: name_of_probe,
         resources: TaskOptions::default().resources,
         args: vec![layouts[0].arg(), layouts[1].arg(), probed.arg(), object.arg()],
-        outside_bytes: rows * ROW_BYTES,
+        outside_bytes: probe_bytes,
     };
     let mut values = pin!(read_values::<Mapped>(&futures, mapped));
     let Some(Mapped { read, .. }) = values.try_next().await? else {

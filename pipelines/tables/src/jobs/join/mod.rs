@@ -9,7 +9,7 @@
 //! A key with more rows on the left than a file has is divided by their places: its rows of the right table go to each of these files. A key with a null matches nothing. Rows that match nothing
 //! are written where the kind of the join says so, and are left out before the exchange where it does not and their key is null.
 //!
-//! Where one of the tables is small all of that is left out, and each task that reads the other one has all of it ([`broadcast`]).
+//! Where one of the tables is small all of that is left out, and each task that reads the other one has all of it ([`broadcast`]), or one piece of it after the other where it has no room.
 //!
 //! The output is in the order of the key, rows of one key in that of their places on the left, and then on the right: it follows from the input and the options alone (law 9).
 
@@ -17,8 +17,11 @@ mod assemble;
 mod broadcast;
 mod cuts;
 mod exchange;
+mod found;
 mod matching;
 mod pairs;
+mod passes;
+mod probe;
 mod program;
 mod query;
 mod reduce;

@@ -14,7 +14,7 @@ use crate::jobs::budget::Unordered;
 use crate::sources::{MemoryBudget, Reservation};
 
 /// Pairs that are gathered at a time, at most.
-const PAIRS_AT_ONCE: usize = 8192;
+pub(super) const PAIRS_AT_ONCE: usize = 8192;
 
 /// Bytes of what is gathered at a time from keys, from the left table and from the right one, each: those who write take no more than a message of all of them.
 const LIMITS: Limits = Limits { rows_max: PAIRS_AT_ONCE, bytes_max: BYTES_MAX / 3, row_bytes_max: i32::MAX as u64 };
@@ -120,6 +120,11 @@ impl<'a, E, T: FnMut(&RecordBatch) -> Result<(), E>> Pairs<'a, T> {
         let batches = [left.len() as u32, right.len() as u32];
         let budget = budget.clone();
         Ok(Self { joined, kind, budget, take, nulls, keys, others, batches, pairs: 0, at_once: PAIRS_AT_ONCE })
+    }
+
+    /// How many pairs are gathered at a time: where pairs go on that others gave out the first of, it is what that has become then.
+    pub(super) fn at_once(&mut self) -> &mut usize {
+        &mut self.at_once
     }
 
     /// A row of the left table that matches none.

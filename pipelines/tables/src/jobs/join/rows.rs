@@ -126,7 +126,7 @@ pub(super) fn place_of(batch: &RecordBatch, error: &TableError) -> u64 {
 }
 
 /// The rows of a batch of which this is not true.
-fn without(batch: &RecordBatch, left_out: &[bool]) -> Result<RecordBatch, TaskError> {
+pub(super) fn without(batch: &RecordBatch, left_out: &[bool]) -> Result<RecordBatch, TaskError> {
     let stays: BooleanArray = left_out.iter().map(|is_left_out| Some(!is_left_out)).collect();
     filter_record_batch(batch, &stays).map_err(TaskError::fatal)
 }
