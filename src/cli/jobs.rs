@@ -279,9 +279,9 @@ pub enum ExplainWhat {
     Shuffle(ExplainRowsArgs),
     /// A deduplication, as if all keys were different; nothing but what files say of themselves is read
     Dedupe(ExplainDedupeArgs),
-    /// Groups, as if each row were one; nothing but what files say of themselves is read
+    /// Groups, as if each row were one, and whether aggregating them before the exchange helps; keys of some rows are read
     Group(ExplainGroupArgs),
-    /// A join; nothing but what files say of themselves is read, and how many rows it would write nobody knows
+    /// A join, and what is known of frequent keys; keys of some rows are read, and how many rows it would write nobody knows
     Join(ExplainJoinArgs),
     /// A repartition: of files alone as a conversion, by columns or in folders as a sort
     Repartition(ExplainRepartitionArgs),

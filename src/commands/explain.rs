@@ -8,7 +8,8 @@ use exobus_shuffle::{
     strategies::auto::{Estimate, Explained},
 };
 use exobus_tables::jobs::convert::ExplainedConvert;
-use exobus_tables::jobs::join::ExplainedJoin;
+use exobus_tables::jobs::group::ExplainedGroup;
+use exobus_tables::jobs::join::{ExplainedJoin, FrequentKey};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{planned, session::Session};
@@ -24,6 +25,7 @@ pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     let session = Session::without_views(&setup.process)?;
     spec.make_absolute().or_exit(Exit::InputOutput)?;
     let text = match &args.what {
+        ExplainWhat::Group(_) => told(session, &spec, setup, group_for_people)?,
         ExplainWhat::Join(_) => told(session, &spec, setup, join_for_people)?,
         ExplainWhat::Convert(_) => told(session, &spec, setup, convert_for_people)?,
         ExplainWhat::Repartition(args) if !args.parts.move_rows() => told(session, &spec, setup, convert_for_people)?,
@@ -64,9 +66,14 @@ fn convert_for_people(explained: &ExplainedConvert) -> String {
     )
 }
 
+fn group_for_people(explained: &ExplainedGroup) -> String {
+    let ExplainedGroup { partial, shuffled } = explained;
+    format!("{partial}:\n\n{}", for_people(shuffled))
+}
+
 fn join_for_people(explained: &ExplainedJoin) -> String {
-    let ExplainedJoin { broadcast, table_bytes: [left, right], shuffled } = explained;
-    let (left, right) = (bytes(*left), bytes(*right));
+    let ExplainedJoin { broadcast, table_bytes, frequent, broadcast_bytes, shuffled } = explained;
+    let [left, right] = table_bytes.map(bytes);
     let broadcast = match broadcast {
         None => "no table is broadcast: rows of both come together by their keys".to_owned(),
         Some(side) => format!(
@@ -74,7 +81,21 @@ fn join_for_people(explained: &ExplainedJoin) -> String {
              with --broadcast never rows of both would come together by their keys"
         ),
     };
-    format!("left table of {left} of values, right table of {right}: {broadcast}:\n\n{}", for_people(shuffled))
+    let of_sides = ["left", "right"].into_iter().zip(frequent.iter().zip(broadcast_bytes));
+    let of_side = |(side, (frequent, broadcast_bytes)): (&str, (&Option<FrequentKey>, &Option<u64>))| {
+        let frequent = frequent.map_or("no row with a key was sampled".to_owned(), |frequent| frequent.to_string());
+        let moved = match broadcast_bytes {
+            Some(moved) => format!("broadcasting it moves {} from node to node", bytes(*moved)),
+            None => "it cannot be broadcast".to_owned(),
+        };
+        format!("{side} table: {frequent}; {moved}\n")
+    };
+    let of_sides: String = of_sides.map(of_side).collect();
+    let exchanged = bytes(shuffled.estimates[0].moved_bytes);
+    format!(
+        "left table of {left} of values, right table of {right}: {broadcast}:\n\n{of_sides}without a broadcast {exchanged} move from node to node\n\n{}",
+        for_people(shuffled)
+    )
 }
 
 fn nodes(sizes: &Sizes) -> String {

@@ -56,8 +56,12 @@ fn the_summary_says_how_many_groups_there_are_and_explain_what_would_be_done() {
     let summary = group(&sales(), &["--by", "city", "--json"]).expect(0, &[]).json();
     assert_eq!((&summary["rows"], &summary["rows_out"], &summary["files"]), (&5.into(), &3.into(), &1.into()));
     let input = scratch.text("sales.csv");
-    let explained = support::exobus(&["explain", "group", &input, "--by", "city", "--agg", "sum(n)", "--json"]);
-    assert_eq!(explained.expect(0, &[]).json()["maps"], 1);
+    let explain = |more: &[&str]| {
+        support::exobus(&[&["explain", "group", &input, "--by", "city", "--agg", "sum(n)"], more].concat())
+    };
+    let explained = explain(&["--json"]).expect(0, &[]).json();
+    assert_eq!((&explained["shuffled"]["maps"], &explained["partial"]["groups_sampled"]), (&1.into(), &3.into()));
+    assert!(explain(&[]).expect(0, &[]).stdout.contains("5 rows that were sampled are of 3 groups"));
 }
 
 #[test]

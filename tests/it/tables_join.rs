@@ -146,8 +146,17 @@ fn the_summary_says_how_many_rows_there_are_and_explain_what_would_be_done() {
     assert_eq!((&summary["rows"], &summary["rows_out"], &summary["files"]), (&9.into(), &3.into(), &1.into()));
     let (left, right) = (scratch.text("left.csv"), scratch.text("right.csv"));
     let explain = |more: &[&str]| exobus(&[&["explain", "join", &left, &right, "--on", "id=uid"][..], more].concat());
-    assert_eq!(explain(&["--json"]).expect(0, &[]).json()["shuffled"]["maps"], 2);
-    assert!(explain(&[]).expect(0, &[]).stdout.contains("the right table is broadcast"));
+    let explained = explain(&["--json"]).expect(0, &[]).json();
+    assert_eq!((&explained["shuffled"]["maps"], &explained["broadcast_bytes"][1]), (&2.into(), &0.into()));
+    let told = explain(&[]).expect(0, &[]).stdout.clone();
+    assert!(told.contains("the right table is broadcast"), "{told}");
+    // Of four rows with a key two have the most frequent one, and so have two of three.
+    assert!(
+        told.contains("left table: the most frequent key has 50.0 % of 4 rows that were sampled, and is in 1 file;"),
+        "{told}"
+    );
+    assert!(told.contains("right table: the most frequent key has 66.7 % of 3 rows"), "{told}");
+    assert!(explain(&["--how", "left"]).expect(0, &[]).stdout.contains("it cannot be broadcast"));
     let run = explain(&["--how", "full"]);
     run.expect(0, &[]);
     for strategy in exobus::shuffle::Strategy::ALL {

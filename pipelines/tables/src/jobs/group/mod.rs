@@ -18,6 +18,7 @@ mod exchange;
 mod finish;
 mod groups;
 mod order;
+mod partial;
 mod program;
 mod query;
 mod reduce;
@@ -32,6 +33,7 @@ use exobus_shuffle::strategies::auto::Explained;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::groups::{Groups, NONE};
+pub use self::partial::Partial;
 pub use self::query::{GroupQuery, Top};
 use super::TableJob;
 use super::rewrite::{Rewrite, Rewritten};
@@ -55,12 +57,21 @@ pub async fn group(futures: Futures, params: GroupTable) -> Result<Rewritten, Jo
     program::run(futures, GroupTable::NAME, params.table, params.query).await
 }
 
-/// Says what a job over groups would do, as if each row were a group: the output is not looked at, and nothing is read.
+/// What a job over groups would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainedGroup {
+    /// What aggregating before the exchange would be good for.
+    pub partial: Partial,
+    /// What it would do, as if each row were a group.
+    pub shuffled: Explained,
+}
+
+/// Says what a job over groups would do, as if each row were a group: the output is not looked at, and of the table the keys of some rows are read.
 ///
 /// # Errors
 /// As of [`group`].
-#[program(name = "table.group.explain", version = 1, paths = super::read_paths)]
-pub async fn explain(futures: Futures, params: GroupTable) -> Result<Explained, JobError> {
+#[program(name = "table.group.explain", version = 2, paths = super::read_paths)]
+pub async fn explain(futures: Futures, params: GroupTable) -> Result<ExplainedGroup, JobError> {
     program::explain(&futures, &params.table, &params.query).await
 }
 

@@ -15,7 +15,9 @@ use exobus_shuffle::strategies::auto::{self, Estimate, Explained};
 use exobus_shuffle::{Job, Plan, Sizes};
 use serde_bytes::ByteBuf;
 
+use super::ExplainedGroup;
 use super::exchange::{MapParams, MergeParams, map, merge};
+use super::partial::Partial;
 use super::query::{Asked, GroupQuery};
 use super::reduce::{BindParams, Made, PickParams, ReduceParams, WriteParams, bind, pick, reduce, write};
 use crate::block::Layout;
@@ -23,7 +25,7 @@ use crate::jobs::dedupe::Keep;
 use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::parts::{options, two};
-use crate::jobs::rewrite::{Arrangement, Rewrite, Rewritten, check_splits, cuts, map_outside_bytes, maps};
+use crate::jobs::rewrite::{Arrangement, Rewrite, Rewritten, check_splits, cuts, map_outside_bytes, maps, sampled};
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
 use crate::reading::Reading;
@@ -142,12 +144,21 @@ impl Planned {
     }
 }
 
-/// Says how it would be done; the table is looked at and not read.
-pub(super) async fn explain(futures: &Futures, rewrite: &Rewrite, query: &GroupQuery) -> Result<Explained, JobError> {
+/// Says how it would be done; of the table the keys of some rows are read.
+pub(super) async fn explain(
+    futures: &Futures,
+    rewrite: &Rewrite,
+    query: &GroupQuery,
+) -> Result<ExplainedGroup, JobError> {
     let planned = Planned::of(futures, rewrite, query).await?;
-    let input_bytes = planned.described.input_bytes();
-    let Planned { sizes, maps, plan, estimates, .. } = planned;
-    Ok(Explained { input_bytes, sizes, maps: maps.len() as u64, plan, estimates })
+    let Planned { described, sizes, maps, plan, estimates, .. } = planned;
+    let arrangement = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
+    let layout = futures.put(&described.layout)?;
+    let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, 1).await?;
+    let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
+    let partial = Partial::new(keys, rows / maps.len().max(1) as u64);
+    let (input_bytes, maps) = (described.input_bytes(), maps.len() as u64);
+    Ok(ExplainedGroup { partial, shuffled: Explained { input_bytes, sizes, maps, plan, estimates } })
 }
 
 /// Says of the groups of a table what is asked.

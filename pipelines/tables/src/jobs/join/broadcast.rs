@@ -69,6 +69,11 @@ fn rows_about(table: &Described) -> u64 {
     table.splits().map(|split| split.rows_about()).sum()
 }
 
+/// Bytes of the object that a small table is.
+pub(super) fn object_bytes(table: &Described) -> u64 {
+    table.value_bytes() + rows_about(table) * PLACE_BYTES
+}
+
 /// What `small` is told. Its arguments are the layouts of both tables and the pieces of the small one, of one split each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SmallParams {
@@ -152,7 +157,7 @@ pub(super) async fn run(
     let largest = pieces.iter().map(|piece| piece.file.splits[0].map_bytes() + piece.file.told_bytes()).max();
     let outside_bytes = LOOK_BYTES + largest.unwrap_or(0) + 2 * PIECE_BYTES;
     refuse_beyond(sizes, (outside_bytes, 0), || format!("a split of the {small_side} table, which is broadcast,"))?;
-    let object_bytes = table.value_bytes() + rows * PLACE_BYTES;
+    let object_bytes = object_bytes(table);
     let executors = u64::from(sizes.executors_per_node.max(1));
     let is_whole = object_bytes + executors * rows * ROW_BYTES <= sizes.memory_bytes / SMALL_SHARE;
     let arranged = Arranged::new(params.query.clone());

@@ -4,6 +4,7 @@
 //! goes to a partition of its own, with all rows of the left table that the file has of the key.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::JobError;
@@ -11,6 +12,7 @@ use exobus_shuffle::cuts::Cuts;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::FrequentKey;
 use super::exchange::Arranged;
 use super::query::Side;
 use crate::jobs::described::Described;
@@ -74,6 +76,36 @@ pub(super) async fn join_cuts(
     let [left, right] = if files > 1 { samples(futures, tables, arranged, files).await? } else { [none(), none()] };
     // Where rows of the right table are not written, maps pass on one of each key.
     JoinCuts::of(left, (right, arranged.query.kind.has_pairs()), files as usize)
+}
+
+/// The most frequent key of each table, by rows that stand for all of it, and where its rows would go with so many files.
+pub(super) async fn frequent_keys(
+    futures: &Futures,
+    tables: (&[Described; 2], &[ObjectRef; 2]),
+    arranged: &Arranged,
+    files: u32,
+) -> Result<[Option<FrequentKey>; 2], JobError> {
+    let [mut left, right] = samples(futures, tables, arranged, files).await?;
+    let mut right = (right, arranged.query.kind.has_pairs());
+    let found = [most_frequent(&mut left, true), most_frequent(&mut right.0, right.1)];
+    let sampled = [left.cuts.len() as u64, right.0.cuts.len() as u64];
+    let borders = JoinCuts::of(left, right, files as usize)?.borders;
+    let frequent = |side: Side| {
+        let (key, rows) = found[side as usize].as_ref()?;
+        let of_files = borders.files_of(key);
+        let heavy = borders.heavy(of_files.start as u32).iter().find(|heavy| heavy.key[..] == key[..]);
+        let pieces = heavy.map_or(1, |heavy| heavy.places.len() as u64 + 1);
+        Some(FrequentKey { rows: *rows, sampled: sampled[side as usize], files: of_files.len() as u64, pieces })
+    };
+    Ok(Side::BOTH.map(frequent))
+}
+
+/// The key that most rows of a sample have, and how many. Cuts may have places.
+fn most_frequent(sample: &mut Sample, has_places: bool) -> Option<(Vec<u8>, u64)> {
+    sample.cuts.sort_unstable();
+    let key = |cut: &Vec<u8>| if has_places { key_and_place(cut).0.to_vec() } else { cut.clone() };
+    let of_key = sample.cuts.chunk_by(|one, other| key(one) == key(other));
+    of_key.max_by_key(|rows| rows.len()).map(|rows| (key(&rows[0]), rows.len() as u64))
 }
 
 /// Rows of both tables, enough for so many files. Those that maps leave out, since their key has a null, are none of them.
@@ -151,14 +183,16 @@ impl Borders {
     pub(super) fn new(cuts: Cuts, keys: Vec<HeavyKey>) -> Self {
         let mut heavy = BTreeMap::<u32, Vec<HeavyKey>>::new();
         for key in keys {
-            // It is in the file in which its first row is, and in those that begin with a row of the left table with it.
-            let first = cuts.keys().partition_point(|cut| cut[..] <= key.key[..]);
-            let more = cuts.keys()[first..].iter().take_while(|cut| cut.starts_with(&key.key[..])).count();
-            for file in first..=first + more {
+            for file in files_of(&cuts, &key.key) {
                 heavy.entry(file as u32).or_default().push(key.clone());
             }
         }
         Self { cuts, heavy }
+    }
+
+    /// In which files rows of a key are.
+    fn files_of(&self, key: &[u8]) -> Range<usize> {
+        files_of(&self.cuts, key)
     }
 
     /// The heavy keys of a file, in their order.
@@ -180,6 +214,13 @@ impl Borders {
         };
         (0..self.cuts.partitions() as u32).flat_map(of_file).collect()
     }
+}
+
+/// In which files rows of a key are: in that of the first of them, and in those that begin with a row of the left table that has it.
+fn files_of(cuts: &Cuts, key: &[u8]) -> Range<usize> {
+    let first = cuts.keys().partition_point(|cut| cut[..] <= *key);
+    let more = cuts.keys()[first..].iter().take_while(|cut| cut.starts_with(key)).count();
+    first..first + more + 1
 }
 
 #[cfg(test)]
@@ -205,6 +246,16 @@ mod tests {
         assert_eq!(cuts.borders.cuts.keys(), [[b"k".as_slice(), &3_u64.to_be_bytes()].concat()]);
         assert_eq!(cuts.divided, [[ByteBuf::from(b"k")], [ByteBuf::from(b"k")]]);
         assert_eq!(cuts.borders.shares(), [(0, Share::Whole), (1, Share::Whole)]);
+    }
+
+    #[test]
+    fn the_most_frequent_key_is_known_with_its_files() {
+        let mut sample = left(&[("a", 1), ("k", 2), ("k", 3), ("k", 4), ("z", 1), ("z", 2)]);
+        assert_eq!(most_frequent(&mut sample, true), Some((b"k".to_vec(), 3)));
+        assert_eq!(most_frequent(&mut left(&[]), true), None);
+        let borders = JoinCuts::of(sample, right(&[], 1), 3).unwrap().borders;
+        // a, k | k, k | z, z.
+        assert_eq!([b"a", b"k", b"z"].map(|key| borders.files_of(key)), [0..1, 0..2, 2..3]);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod reduce;
 mod rows;
 mod sorted;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use exobus_actors::futures::Futures;
@@ -75,11 +76,41 @@ pub struct ExplainedJoin {
     pub broadcast: Option<String>,
     /// Bytes of the values of the left table and of the right one, before their conditions.
     pub table_bytes: [u64; 2],
+    /// The most frequent key of the left table and of the right one, by a sample; `None`: the table has no row with a key that might be written.
+    pub frequent: [Option<FrequentKey>; 2],
+    /// Bytes that would go from node to node if the left table were broadcast, and if the right one were; `None`: no join of this kind broadcasts it.
+    pub broadcast_bytes: [Option<u64>; 2],
     /// What it would do, or would have done, where none is.
     pub shuffled: Explained,
 }
 
-/// Says what a join would do: the output is not looked at, and nothing is read.
+/// The key that most rows have of those that were sampled of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrequentKey {
+    /// How many of them have it.
+    pub rows: u64,
+    /// How many were sampled: at even distances in some splits of the table, and without those that are left out since their key has a null.
+    pub sampled: u64,
+    /// In how many files its rows would be, where no table is broadcast.
+    pub files: u64,
+    /// In how many pieces its rows of the right table would come to each of these.
+    pub pieces: u64,
+}
+
+impl fmt::Display for FrequentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, sampled, files, pieces } = self;
+        let percent = 100.0 * *rows as f64 / (*sampled).max(1) as f64;
+        let (of_files, of_pieces) = (if *files == 1 { "file" } else { "files" }, *pieces > 1);
+        write!(
+            f,
+            "the most frequent key has {percent:.1} % of {sampled} rows that were sampled, and is in {files} {of_files}"
+        )?;
+        if of_pieces { write!(f, ", in {pieces} pieces") } else { Ok(()) }
+    }
+}
+
+/// Says what a join would do: the output is not looked at, and of the tables the keys of some rows are read.
 ///
 /// # Errors
 /// As of [`join`].

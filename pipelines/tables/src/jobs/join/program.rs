@@ -16,7 +16,7 @@ use serde_bytes::ByteBuf;
 
 use super::assemble::{AssembleParams, Turn, assemble};
 use super::broadcast::{self, small_side};
-use super::cuts::{JoinCuts, Share, join_cuts};
+use super::cuts::{JoinCuts, Share, frequent_keys, join_cuts};
 use super::exchange::{Arranged, BindParams, MapParams, Mapped, MergeParams, bind, map, merge};
 use super::query::{Joined, Side};
 use super::reduce::{ReduceParams, Reduced, StretchParams, Stretched, reduce, stretch};
@@ -251,16 +251,25 @@ impl Planned {
     }
 }
 
-/// Says how it would be done; the tables are looked at and not read.
+/// Says how it would be done; of the tables the keys of some rows are read.
 pub(super) async fn explain(futures: &Futures, params: &JoinTables) -> Result<ExplainedJoin, JobError> {
     let tables = Tables::of(futures, params).await?;
     let broadcast = small_side(params, &tables.described).map(|side| side.to_string());
     let table_bytes = [tables.described[0].value_bytes(), tables.described[1].value_bytes()];
     let planned = Planned::of(futures, params, tables)?;
     let input_bytes = planned.input_bytes();
-    let Planned { sizes, maps, plan, estimates, .. } = planned;
+    let Planned { described, sizes, maps, plan, estimates, .. } = planned;
+    let layouts = [futures.put(&described[0].layout)?, futures.put(&described[1].layout)?];
+    let arranged = Arranged::new(params.query.clone());
+    let frequent = frequent_keys(futures, (&described, &layouts), &arranged, plan.partitions).await?;
+    let copied = |side: Side| {
+        let others = u64::from(sizes.nodes.max(1)) - 1;
+        let can = params.query.kind.can_broadcast(side);
+        can.then(|| broadcast::object_bytes(&described[side as usize]) * others)
+    };
+    let broadcast_bytes = Side::BOTH.map(copied);
     let shuffled = Explained { input_bytes, sizes, maps: maps.len() as u64, plan, estimates };
-    Ok(ExplainedJoin { broadcast, table_bytes, shuffled })
+    Ok(ExplainedJoin { broadcast, table_bytes, frequent, broadcast_bytes, shuffled })
 }
 
 /// Joins two tables.
