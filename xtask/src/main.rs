@@ -39,6 +39,9 @@ enum Chore {
         /// Only rows of these numbers
         #[arg(long, value_delimiter = ',')]
         rows: Vec<u32>,
+        /// The job that harm is done to; the rows about disks and nodes can do it to each
+        #[arg(long, value_enum, default_value_t = chaos::Workload::Sort)]
+        job: chaos::Workload,
         /// With the binary of the dev profile: sooner there, and slower
         #[arg(long)]
         dev: bool,
@@ -110,7 +113,7 @@ fn main() -> ExitCode {
             chaos::soak::run(&workspace, &chaos::soak::Options { minutes, seed, binary })
         }
         Chore::Cloudsort { gigabytes, folder, memory } => cloudsort::run(&workspace, gigabytes, &folder, &memory),
-        Chore::Chaos { rows, dev, .. } => chaos::run(&workspace, &rows, dev),
+        Chore::Chaos { rows, dev, job, .. } => chaos::run(&workspace, &rows, (job, dev)),
         Chore::Fuzz { target, seconds, runs, keep } => {
             fuzz::run(&workspace, &fuzz::Options { seconds, runs, target, keep })
         }

@@ -1,4 +1,4 @@
-//! Sorts in one process, with a folder of their own for what they tell and for the logs of their jobs.
+//! Jobs in one process, with a folder of their own for what they tell and for the logs of their jobs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -35,9 +35,9 @@ impl<'a> Alone<'a> {
         command
     }
 
-    /// The sort that spills, with more arguments.
-    pub(super) fn sort(&self, wrapper: &[&str], more: &[&str]) -> Command {
-        let mut args = self.ground.sort_args();
+    /// The job that spills, with more arguments.
+    pub(super) fn job(&self, wrapper: &[&str], more: &[&str]) -> Command {
+        let mut args = self.ground.job_args();
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
         self.command(wrapper, &args)
     }

@@ -89,8 +89,8 @@ fn server_lost(ground: &Ground, which: fn(&Cluster<'_>) -> Result<(usize, usize)
     let bystander = cluster.bystander()?;
     let (victim, leads) = which(&cluster)?;
     let submitted = RefCell::new(None);
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(30, "sort.map", &bystander);
+    let (run, events) = cluster.run("simple", |events| {
+        let now = events.are_done(30, "map", &bystander);
         if now {
             cluster.nats.signal(victim, Signal::KILL)?;
             submitted.replace(Some((Instant::now(), Small::start(&cluster, 1)?)));
@@ -133,8 +133,8 @@ fn power_cut(ground: &Ground, nodes: bool) -> Result<Outcome> {
     };
     let before = accepted()?;
     let (small, cut) = (RefCell::new(None), Cell::new(false));
-    let (run, events) = cluster.sort("simple", |events| {
-        if small.borrow().is_none() && events.are_done(5, "sort.map", &bystander) {
+    let (run, events) = cluster.run("simple", |events| {
+        if small.borrow().is_none() && events.are_done(5, "map", &bystander) {
             small.replace(Some(Small::start(&cluster, SMALL)?));
         }
         // The sort, and those beside it.
@@ -176,8 +176,8 @@ pub(super) fn disk_full(ground: &Ground) -> Result<Outcome> {
     let clean = cluster.clean("simple")?;
     let bystander = cluster.bystander()?;
     let (scheduler, refused) = (cluster.scheduler()?, Cell::new(None));
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(10, "sort.map", &bystander);
+    let (run, events) = cluster.run("simple", |events| {
+        let now = events.are_done(10, "map", &bystander);
         if now {
             disk.fill()?;
             // Its lease cannot be renewed, nor taken by anybody else.
@@ -203,7 +203,7 @@ pub(super) fn disk_full(ground: &Ground) -> Result<Outcome> {
         "disk of the nats-server full until the job that ran was over; another one refused after {seconds:.1} s ({said})"
     );
     let outcome = cluster.right(&clean, &run, &events, &what)?;
-    let (again, _) = cluster.sort("simple", |_| Ok(true))?;
+    let (again, _) = cluster.run("simple", |_| Ok(true))?;
     ground.is_right(&again)?;
     cluster.end()?;
     Ok(outcome)
@@ -215,8 +215,8 @@ pub(super) fn emptied(ground: &Ground) -> Result<Outcome> {
     let clean = cluster.clean("simple")?;
     let (bystander, host) = (cluster.bystander()?, cluster.host()?);
     let small = RefCell::new(None);
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(20, "sort.map", &bystander);
+    let (run, events) = cluster.run("simple", |events| {
+        let now = events.are_done(20, "map", &bystander);
         if now {
             cluster.signal_nats(Signal::KILL)?;
             cluster.nats.empty(0)?;
@@ -236,7 +236,7 @@ pub(super) fn emptied(ground: &Ground) -> Result<Outcome> {
     let what = "nats-server emptied and started again under a job; another one submitted then is done, too";
     let outcome = cluster.right(&clean, &run, &events, what)?;
     // All is as it was before.
-    let (again, _) = cluster.sort("simple", |_| Ok(true))?;
+    let (again, _) = cluster.run("simple", |_| Ok(true))?;
     ground.is_right(&again)?;
     cluster.end()?;
     Ok(outcome)

@@ -1,4 +1,4 @@
-//! A cluster of real processes for rows about nodes and their bus: a nats-server, three nodes, and sorts whose events tell
+//! A cluster of real processes for rows about nodes and their bus: a nats-server, three nodes, and jobs whose events tell
 //! when to do harm.
 
 use std::cell::RefCell;
@@ -15,6 +15,7 @@ use super::Outcome;
 use super::ground::{Cost, Ground, Run};
 use super::lan::Lan;
 use super::servers::Servers;
+use super::workload::{PARTITIONS, Workload};
 
 /// What waits for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -85,25 +86,30 @@ pub(super) struct Cluster<'a> {
 /// What a job has said so far.
 pub(super) struct Events(Vec<Value>);
 
+/// Whether an event is of a stage, which is named without its job.
+fn is_of(event: &Value, stage: &str) -> bool {
+    event["stage"].as_str().is_some_and(|name| name.rsplit('.').next() == Some(stage))
+}
+
 impl Events {
     fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a Value, &'a Value)> {
         self.0.iter().filter_map(move |event| Some((event, event["kind"].get(kind)?)))
     }
 
-    /// Tasks of a stage that are done.
+    /// Tasks of a stage that are done. A stage is named without its job: `map` is `sort.map`, or `group.map`.
     pub(super) fn done(&self, stage: &str) -> usize {
-        self.of("TaskFinished").filter(|(_, it)| it["stage"] == stage).count()
+        self.of("TaskFinished").filter(|(_, it)| is_of(it, stage)).count()
     }
 
     /// Tasks that were planned for a stage.
     fn planned(&self, stage: &str) -> u64 {
-        self.of("StagePlanned").filter(|(_, it)| it["stage"] == stage).filter_map(|(_, it)| it["tasks"].as_u64()).sum()
+        self.of("StagePlanned").filter(|(_, it)| is_of(it, stage)).filter_map(|(_, it)| it["tasks"].as_u64()).sum()
     }
 
     /// Whether so many hundredths of the tasks of a stage are done, some of them on `node`.
     pub(super) fn are_done(&self, percent: u64, stage: &str, node: &str) -> bool {
         let (done, planned) = (self.done(stage) as u64, self.planned(stage));
-        let there = self.of("TaskFinished").any(|(event, it)| event["node"] == node && it["stage"] == stage);
+        let there = self.of("TaskFinished").any(|(event, it)| event["node"] == node && is_of(it, stage));
         planned > 0 && there && done * 100 >= planned * percent
     }
 
@@ -114,7 +120,7 @@ impl Events {
 
     /// Tasks of a stage that are done, by name.
     pub(super) fn tasks_done(&self, stage: &str) -> std::collections::BTreeSet<String> {
-        self.of("TaskFinished").filter(|(_, it)| it["stage"] == stage).map(|(_, it)| it["task"].to_string()).collect()
+        self.of("TaskFinished").filter(|(_, it)| is_of(it, stage)).map(|(_, it)| it["task"].to_string()).collect()
     }
 
     /// Tasks that were done twice.
@@ -138,7 +144,8 @@ impl Events {
 
     /// Whether planned tasks are not done yet.
     fn work_is_left(&self) -> bool {
-        let mut stages: Vec<_> = self.of("StagePlanned").filter_map(|(_, it)| it["stage"].as_str()).collect();
+        let names = self.of("StagePlanned").filter_map(|(_, it)| it["stage"].as_str()?.rsplit('.').next());
+        let mut stages: Vec<_> = names.collect();
         stages.dedup();
         stages.iter().any(|stage| (self.done(stage) as u64) < self.planned(stage))
     }
@@ -397,31 +404,39 @@ impl<'a> Cluster<'a> {
 
     /// A sort on this cluster.
     pub(super) fn sort_command(&self, inputs: &[&str], output: &str, strategy: &str) -> Command {
+        self.command_of(&[&["sort", "--json", "--partitions", PARTITIONS], inputs].concat(), output, strategy)
+    }
+
+    fn command_of(&self, job: &[impl AsRef<str>], output: &str, strategy: &str) -> Command {
         let url = self.nats.url();
-        let mut command = self.command(CLIENT, &[&["sort"], inputs].concat());
-        command.args(["--output", output, "--cluster", &url, "--strategy", strategy, "--json", "--partitions", "24"]);
+        let mut command = self.command(CLIENT, job);
+        command.args(["--output", output, "--cluster", &url, "--strategy", strategy]);
         command
     }
 
-    /// Sorts with a strategy. `harm` is called with the events again and again, until it says that it is done.
-    pub(super) fn sort(&self, strategy: &str, mut harm: impl FnMut(&Events) -> Result<bool>) -> Result<(Run, Events)> {
+    /// Runs the job with a strategy. `harm` is called with the events again and again, until it says that it is done.
+    pub(super) fn run(&self, strategy: &str, mut harm: impl FnMut(&Events) -> Result<bool>) -> Result<(Run, Events)> {
         let events = self.folder.join("events");
         let _ = fs::remove_file(&events);
-        let [input, output, trace] = ["in", "out", "trace"].map(|name| self.ground.text(name));
-        let mut command = self.sort_command(&[&input], &output, strategy);
+        let [output, trace] = ["out", "trace"].map(|name| self.ground.text(name));
+        let mut job = self.ground.workload.args(self.ground);
+        if self.ground.workload == Workload::Sort {
+            job.extend(["--partitions", PARTITIONS].map(str::to_owned));
+        }
+        let mut command = self.command_of(&job, &output, strategy);
         command.args(["--timeline", &trace, "--events"]).arg(&events);
-        let told = [self.folder.join("sort.out"), self.folder.join("sort.err")];
+        let told = [self.folder.join("job.out"), self.folder.join("job.err")];
         watched(command, &told, &events, |events, _| harm(events))
     }
 
-    /// A sort with a strategy; `victim` is signalled when so many hundredths of a stage are done, some of them there.
-    pub(super) fn sort_and_signal(
+    /// The job with a strategy; `victim` is signalled when so many hundredths of a stage are done, some of them there.
+    pub(super) fn run_and_signal(
         &self,
         (strategy, stage, percent): (&str, &str, u64),
         victim: &str,
         signal: Signal,
     ) -> Result<(Run, Events)> {
-        self.sort(strategy, |events| {
+        self.run(strategy, |events| {
             let now = events.are_done(percent, stage, victim);
             if now {
                 self.signal(victim, signal)?;
@@ -430,16 +445,16 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// A sort that nothing is done to.
+    /// The job, and nothing is done to it.
     pub(super) fn clean(&self, strategy: &str) -> Result<Cost> {
         // Processes that have not worked before are slower.
-        let (warm, _) = self.sort(strategy, |_| Ok(true))?;
+        let (warm, _) = self.run(strategy, |_| Ok(true))?;
         self.ground.is_right(&warm)?;
-        let (run, _) = self.sort(strategy, |events| Ok(events.ended() > 0))?;
+        let (run, _) = self.run(strategy, |events| Ok(events.ended() > 0))?;
         self.ground.is_right(&run)
     }
 
-    /// The outcome of a sort that was done harm to.
+    /// The outcome of a job that was done harm to.
     pub(super) fn right(&self, clean: &Cost, run: &Run, events: &Events, what: &str) -> Result<Outcome> {
         let cost = self.ground.is_right(run)?;
         let what =
@@ -525,7 +540,7 @@ pub(super) fn watched(
         if begun.elapsed() > PATIENCE * 2 {
             let _ = child.kill();
             let _ = child.wait();
-            bail!("the sort did not end: {}", fs::read_to_string(err)?);
+            bail!("the job did not end: {}", fs::read_to_string(err)?);
         }
         std::thread::sleep(LOOK_EVERY);
     };

@@ -14,7 +14,7 @@ fn is_spill(asked: &Asked) -> bool {
 /// What a disk was asked, and what came of it.
 type Asks = Vec<(Asked, Option<Fault>)>;
 
-/// A sort that spills to a faulty disk, and to a good one as well where there is `another`.
+/// A job that spills to a faulty disk, and to a good one as well where there is `another`.
 fn on_a_faulty_disk(
     ground: &Ground,
     (another, refuses_direct): (bool, bool),
@@ -30,7 +30,7 @@ fn on_a_faulty_disk(
     }
     // Whether something failed while work was left is known at the end.
     let (run, events) =
-        alone.run(alone.sort(&[], &more), |_, _| Ok(disk.told().iter().any(|(_, fault)| fault.is_some())))?;
+        alone.run(alone.job(&[], &more), |_, _| Ok(disk.told().iter().any(|(_, fault)| fault.is_some())))?;
     let told = disk.told();
     let left = disk.end()?;
     ensure!(left.iter().all(|name| name.is_empty()), "on the faulty disk is left: {left:?}");

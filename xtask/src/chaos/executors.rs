@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Outcome;
 use super::ground::{Ground, Run, finish};
 
-/// How long a sort may take until one of its processes works.
+/// How long a job may take until one of its processes works.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often a sort is tried until a process that is hit runs a task.
+/// How often a job is tried until a process that is hit runs a task.
 const TRIES: u32 = 4;
-/// What a sort says that lost attempts.
+/// What a job says that lost attempts.
 const LOST: &str = "attempts failed and ran again";
 
 /// What `/proc/PID/stat` says behind the name.
@@ -36,22 +36,22 @@ pub(super) fn executors(ground: &Ground) -> BTreeMap<i32, u64> {
     processes.filter_map(executor).collect()
 }
 
-/// Sorts, and does so to processes that work, `times` times. One may be between two tasks just then: a sort to which no harm
+/// Runs the job, and does so to processes that work, `times` times. One may be between two tasks just then: a job to which no harm
 /// was done is right, and proves nothing.
 fn harmed(ground: &Ground, signal: Signal, times: u32, what: &str) -> Result<Outcome> {
     for _ in 0..TRIES {
-        let run = sorted(ground, signal, times)?;
+        let run = harmed_once(ground, signal, times)?;
         if run.stderr.contains(LOST) {
             return ground.right(&run, what);
         }
         ground.is_right(&run)?;
     }
-    bail!("no attempt was lost in {TRIES} sorts")
+    bail!("no attempt was lost in {TRIES} runs")
 }
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
-fn sorted(ground: &Ground, signal: Signal, times: u32) -> Result<Run> {
-    let mut command = ground.command(&ground.sort_args());
+fn harmed_once(ground: &Ground, signal: Signal, times: u32) -> Result<Run> {
+    let mut command = ground.command(&ground.job_args());
     command.env("EXOBUS_NODE__EXECUTOR", "process-all");
     let hit = Cell::new(0);
     let run = std::thread::scope(|threads| {
@@ -74,7 +74,7 @@ fn sorted(ground: &Ground, signal: Signal, times: u32) -> Result<Run> {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        running.join().ok().context("the sort's thread")?
+        running.join().ok().context("the job's thread")?
     })?;
     ensure!(hit.get() == times, "{} of {times} processes were there to be harmed", hit.get());
     Ok(run)

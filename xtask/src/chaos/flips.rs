@@ -109,12 +109,12 @@ fn met(found: usize, events: &Events, run: &Run) -> Result<String> {
     ))
 }
 
-/// A sort alone with flipped bits in what it spilled.
+/// A job alone with flipped bits in what it spilled.
 pub(super) fn in_spill_files(ground: &Ground) -> Result<Outcome> {
     let alone = Alone::new(ground)?;
     let (flipped, mut random) = (Cell::new(0), Random::new(21));
-    let (run, events) = alone.run(alone.sort(&[], &["--strategy", "simple"]), |events, _| {
-        Ok(events.done("sort.reduce") > 0 && flip_some(&ground.path("spill"), &mut random, &flipped)?)
+    let (run, events) = alone.run(alone.job(&[], &["--strategy", "simple"]), |events, _| {
+        Ok(events.done("reduce") > 0 && flip_some(&ground.path("spill"), &mut random, &flipped)?)
     })?;
     let what = met(found(&run.stderr), &events, &run)?;
     ground.right(&run, &format!("{what}: right"))
@@ -125,8 +125,8 @@ pub(super) fn in_spill_files_of_nodes(ground: &Ground) -> Result<Outcome> {
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
     let (flipped, mut random) = (Cell::new(0), Random::new(2121));
-    let (run, events) = cluster.sort("simple", |events| {
-        Ok(events.done("sort.reduce") > 0 && flip_some(&ground.path("spill"), &mut random, &flipped)?)
+    let (run, events) = cluster.run("simple", |events| {
+        Ok(events.done("reduce") > 0 && flip_some(&ground.path("spill"), &mut random, &flipped)?)
     })?;
     let logs = ["n1", "n2", "n3"].iter().map(|name| cluster.log_of(name)).collect::<Result<String>>()?;
     let outcome = cluster.right(&clean, &run, &events, &met(found(&logs), &events, &run)?)?;

@@ -1,4 +1,4 @@
-//! Where rows are run: the binary, an input with its sorted image, and the checks that hold for all rows.
+//! Where rows are run: the binary, an input and what comes of it without faults, and the checks that hold for all rows.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,10 +8,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Outcome;
+use super::workload::{Right, Workload};
 
-/// Records of the input: twice what the memory below holds, so that every sort spills.
-const RECORDS: &str = "2M";
-/// Memory of a sort: 64 MiB of it are its store's.
+/// Memory of a job, which its input is more than: 64 MiB of it are its store's.
 pub const MEMORY: &str = "96MiB";
 
 /// See the module. The folder is removed when it is dropped.
@@ -19,13 +18,14 @@ pub struct Ground {
     pub binary: PathBuf,
     pub nats_server: PathBuf,
     folder: PathBuf,
-    /// Hash and number of the records of the input.
-    records: (String, u64),
-    /// The sort without faults.
+    pub workload: Workload,
+    /// Known as soon as there is an input.
+    right: Option<Right>,
+    /// The job without faults.
     pub clean: Cost,
 }
 
-/// What a sort took.
+/// What a job took.
 #[derive(Default)]
 pub struct Cost {
     pub seconds: f64,
@@ -104,18 +104,16 @@ pub fn finish(mut command: Command) -> Result<Run> {
 }
 
 impl Ground {
-    /// Makes the input, and sorts it once without a fault.
-    pub fn new(binary: PathBuf, nats_server: PathBuf) -> Result<Self> {
+    /// Makes the input, and runs the job over it once without a fault.
+    pub fn new(binary: PathBuf, nats_server: PathBuf, workload: Workload) -> Result<Self> {
         // The one before is removed when this one is there already.
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("exobus-chaos-{}-{number}", std::process::id()));
         std::fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
-        let mut ground = Self { binary, nats_server, folder, records: Default::default(), clean: Cost::default() };
-        let input = ground.text("in");
-        let made = finish(ground.command(&["generate", "--records", RECORDS, "--files", "8", "--json", &input]))?;
-        ground.records = records(&made)?;
-        let clean = finish(ground.command(&ground.sort_args()))?;
+        let mut ground = Self { binary, nats_server, folder, workload, right: None, clean: Cost::default() };
+        ground.right = Some(workload.prepare(&ground)?);
+        let clean = finish(ground.command(&ground.job_args()))?;
         ground.clean = ground.is_right(&clean)?;
         ensure!(ground.clean.spilled_bytes > 0, "the input fits into memory");
         Ok(ground)
@@ -123,7 +121,7 @@ impl Ground {
 
     /// The same, with nothing of what a failed row left.
     pub fn renewed(&self) -> Result<Self> {
-        Self::new(self.binary.clone(), self.nats_server.clone())
+        Self::new(self.binary.clone(), self.nats_server.clone(), self.workload)
     }
 
     /// A path in the folder of this ground.
@@ -165,15 +163,19 @@ impl Ground {
         command
     }
 
-    /// A sort of the input that spills.
-    pub fn sort_args(&self) -> Vec<String> {
-        let [input, output, spill, trace] = ["in", "out", "spill", "trace"].map(|name| self.text(name));
-        let args = ["sort", &input, "--output", &output, "--memory", MEMORY, "--spill", &spill];
-        let told = ["--json", "--timeline", &trace];
-        args.iter().chain(&told).map(|arg| (*arg).to_owned()).collect()
+    /// A job over the input that spills.
+    pub fn job_args(&self) -> Vec<String> {
+        let [output, spill, trace] = ["out", "spill", "trace"].map(|name| self.text(name));
+        let told = ["--output", &output, "--memory", MEMORY, "--spill", &spill, "--timeline", &trace];
+        self.workload.args(self).into_iter().chain(told.map(str::to_owned)).collect()
     }
 
-    /// A row whose sort has the right result, compared with the one without faults.
+    /// What is to come of the input.
+    pub(super) fn right_result(&self) -> &Right {
+        self.right.as_ref().expect("it is known when the ground is made")
+    }
+
+    /// A row whose job has the right result, compared with the one without faults.
     pub fn right(&self, run: &Run, what: &str) -> Result<Outcome> {
         let cost = self.is_right(run)?;
         Ok(Outcome {
@@ -184,11 +186,11 @@ impl Ground {
         })
     }
 
-    /// Every record once, in order; the output is removed.
+    /// The right result; the output is removed.
     pub fn is_right(&self, run: &Run) -> Result<Cost> {
         run.is_orderly()?;
         ensure!(run.code == Some(0), "code {:?}: {}", run.code, run.stderr);
-        self.is_sorted("out")?;
+        self.has_made_right("out")?;
         let trace = std::fs::read_to_string(self.path("trace")).context("read the timeline")?;
         let trace: serde_json::Value = serde_json::from_str(&trace).context("read the timeline")?;
         let is_task = |event: &&serde_json::Value| {
@@ -199,12 +201,9 @@ impl Ground {
         Ok(Cost { seconds: run.seconds, attempts, spilled_bytes })
     }
 
-    /// Every record once, in order, in a folder of this ground; it is removed.
-    pub fn is_sorted(&self, output: &str) -> Result<()> {
-        let checked = finish(self.command(&["validate", "--json", &self.text(output)]))?;
-        ensure!(checked.code == Some(0), "the output is not valid: {}", checked.stderr);
-        ensure!(records(&checked)? == self.records, "other records came out than went in: {}", checked.stdout);
-        std::fs::remove_dir_all(self.path(output)).context("remove the output")
+    /// The right result in a folder of this ground; it is removed.
+    pub fn has_made_right(&self, output: &str) -> Result<()> {
+        self.workload.is_right(self, output)
     }
 
     /// Whether a process with this environment belongs to a run of the binary on this ground.
@@ -218,7 +217,8 @@ impl Ground {
         for entry in std::fs::read_dir(&self.folder)?.flatten() {
             let name = entry.file_name();
             let hollow = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_none());
-            ensure!(name == "in" || name == "trace" || hollow(), "{} is left", entry.path().display());
+            let stays = ["in", "right", "trace"].iter().any(|stays| name == *stays);
+            ensure!(stays || hollow(), "{} is left", entry.path().display());
         }
         let folder = self.folder.display().to_string();
         for process in std::fs::read_dir("/proc")?.flatten() {
@@ -239,9 +239,4 @@ impl Drop for Ground {
         // What a row that failed left mounted or running is told by its error.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-fn records(run: &Run) -> Result<(String, u64)> {
-    let hash = run.json("row_hash")?.as_str().context("a hash that is no text")?.to_owned();
-    Ok((hash, run.json("records")?.as_u64().context("a number of records that is none")?))
 }

@@ -19,8 +19,7 @@ pub(super) fn truncated_input(ground: &Ground) -> Result<Outcome> {
     fs::create_dir(&input)?;
     fs::copy(ground.path("in/part-00000"), input.join("part-00000"))?;
     fs::write(input.join("part-00001"), [b'x'; 12_345])?;
-    let args =
-        ground.sort_args().into_iter().map(|arg| if arg == ground.text("in") { ground.text("cut") } else { arg });
+    let args = ground.job_args().into_iter().map(|arg| if arg == ground.text("in") { ground.text("cut") } else { arg });
     let run = finish(ground.command(&args.collect::<Vec<_>>()))?;
     fs::remove_dir_all(input)?;
     run.refused(1, &["cut/part-00001", "truncated", "offset 12300"])?;
@@ -28,26 +27,26 @@ pub(super) fn truncated_input(ground: &Ground) -> Result<Outcome> {
 }
 
 pub(super) fn too_few_files(ground: &Ground) -> Result<Outcome> {
-    let run = finish(ground.within(&["prlimit", "--nofile=20:20"], &ground.sort_args()))?;
+    let run = finish(ground.within(&["prlimit", "--nofile=20:20"], &ground.job_args()))?;
     run.refused(2, &["open files"])?;
     Ok(refused(&run))
 }
 
 pub(super) fn few_files(ground: &Ground) -> Result<Outcome> {
-    let run = finish(ground.within(&["prlimit", "--nofile=64:64"], &ground.sort_args()))?;
+    let run = finish(ground.within(&["prlimit", "--nofile=64:64"], &ground.job_args()))?;
     ground.right(&run, "64 open files: right")
 }
 
 pub(super) fn larger_than_the_store(ground: &Ground) -> Result<Outcome> {
     // One partition: what a reduce merges is all of the input, three times what the store has.
-    let mut args = ground.sort_args();
+    let mut args = ground.job_args();
     args.extend(["--partitions", "1"].map(str::to_owned));
     let run = finish(ground.command(&args))?;
     ground.right(&run, "a partition of 200 MB with 96 MiB of memory: right")
 }
 
 pub(super) fn no_addresses(ground: &Ground) -> Result<Outcome> {
-    let args = ground.sort_args().into_iter().map(|arg| if arg == super::ground::MEMORY { "4GiB".into() } else { arg });
+    let args = ground.job_args().into_iter().map(|arg| if arg == super::ground::MEMORY { "4GiB".into() } else { arg });
     let run = finish(ground.within(&["prlimit", "--as=3000000000"], &args.collect::<Vec<_>>()))?;
     run.refused(3, &["no memory for", "of the region"])?;
     Ok(refused(&run))
@@ -61,7 +60,7 @@ pub(super) fn few_threads(ground: &Ground) -> Result<Outcome> {
     fs::create_dir(&work)?;
     fs::set_permissions(&work, fs::Permissions::from_mode(0o777))?;
     fs::copy(&ground.binary, &binary)?;
-    let args = ground.sort_args().into_iter().map(|arg| match arg {
+    let args = ground.job_args().into_iter().map(|arg| match arg {
         arg if arg == ground.text("out") => ground.text("work/out"),
         arg if arg == ground.text("spill") => ground.text("work/spill"),
         arg if arg == ground.text("trace") => ground.text("work/trace"),

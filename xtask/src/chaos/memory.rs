@@ -74,7 +74,7 @@ fn starved(ground: &Ground, kills: u64, works: fn(u64) -> bool, at_once: &str, f
     // One page: the next that a process needs is refused.
     let group = Group::new(4096)?;
     let alone = Alone::new(ground)?;
-    let mut command = alone.sort(&[], &["--strategy", "simple", "--executors", at_once]);
+    let mut command = alone.job(&[], &["--strategy", "simple", "--executors", at_once]);
     command.env("EXOBUS_NODE__EXECUTOR", "process-all");
     let begun = AtomicBool::new(false);
     let starve = |over: &AtomicBool| {
@@ -95,7 +95,7 @@ fn starved(ground: &Ground, kills: u64, works: fn(u64) -> bool, at_once: &str, f
     };
     let (run, _) = beside(starve, || {
         alone.run(command, |events, _| {
-            begun.store(events.done("sort.map") > 2, Ordering::Relaxed);
+            begun.store(events.done("map") > 2, Ordering::Relaxed);
             Ok(group.kills()? >= kills)
         })
     })?;
@@ -124,7 +124,7 @@ pub(super) fn group_below_the_budget(ground: &Ground) -> Result<Outcome> {
     let group = Group::new(48 << 20)?;
     let wrapper = group.wrapper();
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let run = finish(ground.within(&wrapper, &ground.sort_args()))?;
+    let run = finish(ground.within(&wrapper, &ground.job_args()))?;
     ensure!(group.kills()? == 0, "the kernel killed it: {}", run.stderr);
     run.refused(
         2,
@@ -138,7 +138,7 @@ pub(super) fn group_of_the_budget(ground: &Ground) -> Result<Outcome> {
     let group = Group::new((96 + 32) << 20)?;
     let wrapper = group.wrapper();
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let run = finish(ground.within(&wrapper, &ground.sort_args()))?;
+    let run = finish(ground.within(&wrapper, &ground.job_args()))?;
     ensure!(group.kills()? == 0, "the kernel killed it: {}", run.stderr);
     ground.right(&run, "a group of 128 MiB for 96 MiB of memory: right")
 }
@@ -148,7 +148,7 @@ pub(super) fn group_without_a_budget(ground: &Ground) -> Result<Outcome> {
     let group = Group::new(160 << 20)?;
     let wrapper = group.wrapper();
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let args = ground.sort_args();
+    let args = ground.job_args();
     let at = args.iter().position(|arg| arg == "--memory").context("a sort with --memory")?;
     let args: Vec<_> = args[..at].iter().chain(&args[at + 2..]).collect();
     let run = finish(ground.within(&wrapper, &args))?;
@@ -200,7 +200,7 @@ pub(super) fn nodes_in_groups(ground: &Ground) -> Result<Outcome> {
     }
     for (nth, run) in runs.iter().enumerate() {
         ensure!(run.status.success(), "job {nth}: {}", String::from_utf8_lossy(&run.stderr));
-        ground.is_sorted(&format!("out-{nth}"))?;
+        ground.has_made_right(&format!("out-{nth}"))?;
     }
     cluster.end()?;
     let (samples, most) = (samples.into_inner(), most.into_inner());

@@ -71,7 +71,7 @@ pub(super) fn repeated(ground: &Ground) -> Result<Outcome> {
     let (port, again) = (cluster.port(), AtomicU64::new(0));
     let (run, events) = beside(
         |over| repeat(port, over, &again),
-        || cluster.sort("push", |events| Ok(again.load(Ordering::Relaxed) > 500 && events.done("sort.map") > 10)),
+        || cluster.run("push", |events| Ok(again.load(Ordering::Relaxed) > 500 && events.done("map") > 10)),
     )?;
     once_each(&events)?;
     let again = again.load(Ordering::Relaxed);
@@ -245,7 +245,7 @@ pub(super) fn malformed(ground: &Ground) -> Result<Outcome> {
             loop {
                 let before = littered();
                 let sorted =
-                    cluster.sort("simple", |events| Ok(littered() > before + 1000 && events.done("sort.map") > 10))?;
+                    cluster.run("simple", |events| Ok(littered() > before + 1000 && events.done("map") > 10))?;
                 sorts.set(sorts.get() + 1);
                 let enough = lock(&samples).least().is_some_and(|(_, least)| least >= each);
                 if (begun.elapsed() > GARBAGE_FOR && enough) || sorted.0.code != Some(0) {

@@ -32,6 +32,7 @@ mod servers;
 pub mod soak;
 mod spill;
 mod truth;
+mod workload;
 
 use std::time::Instant;
 
@@ -40,6 +41,8 @@ use anyhow::{Result, bail};
 use crate::nats;
 use crate::workspace::{Workspace, run_visibly};
 use ground::Ground;
+pub use workload::Workload;
+
 use needs::{CLOCKS, EXT4, FAULTY_DISK, GROUPS, HOSTS, NOTHING, Need, PROXIES, ROOT, SMALL_DISK};
 
 /// What happened in a row.
@@ -141,6 +144,9 @@ const ROWS: &[Row] = &[
     Row { number: 42, name: "many jobs, kills in turn", needs: NOTHING, run: many_jobs::killed_in_turn },
 ];
 
+/// The rows about disks and nodes: they do harm to whatever job. The others are about what a sort reads or says, or about the network, which carries the same whatever the job is.
+const OF_ANY_JOB: &[u32] = &[1, 3, 4, 8, 10, 11, 16, 17, 18, 19, 20, 21, 35, 36, 37, 40];
+
 /// Prints the rows.
 pub fn list() {
     for Row { number, name, needs, .. } in ROWS {
@@ -154,7 +160,11 @@ pub fn list() {
 /// # Errors
 /// A row did not end as it must.
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
-pub fn run(workspace: &Workspace, numbers: &[u32], dev: bool) -> Result<()> {
+pub fn run(workspace: &Workspace, numbers: &[u32], (workload, dev): (Workload, bool)) -> Result<()> {
+    let can_run = |number: u32| workload == Workload::Sort || OF_ANY_JOB.contains(&number);
+    if let Some(number) = numbers.iter().find(|number| !can_run(**number)) {
+        bail!("row {number} is of sorts alone; those of other jobs are {OF_ANY_JOB:?}");
+    }
     if let Some(unknown) = numbers.iter().find(|number| ROWS.iter().all(|row| row.number != **number)) {
         bail!("there is no row {unknown} yet: see --list");
     }
@@ -162,11 +172,12 @@ pub fn run(workspace: &Workspace, numbers: &[u32], dev: bool) -> Result<()> {
     let build = ["build", "--profile", profile, "--workspace", "--all-features", "--bins"];
     run_visibly(&mut workspace.cargo(&build))?;
     let server = nats::provide(workspace)?;
-    let mut ground = Ground::new(workspace.target_dir.join(folder).join("exobus"), server.path)?;
+    let mut ground = Ground::new(workspace.target_dir.join(folder).join("exobus"), server.path, workload)?;
     let mut table = vec!["| # | fault | outcome | added s | more attempts | bytes redone |".to_owned()];
     table.push("|---|---|---|---|---|---|".to_owned());
     let mut failed = 0;
-    for row in ROWS.iter().filter(|row| numbers.is_empty() || numbers.contains(&row.number)) {
+    let is_wanted = |number: u32| can_run(number) && (numbers.is_empty() || numbers.contains(&number));
+    for row in ROWS.iter().filter(|row| is_wanted(row.number)) {
         let (number, name) = (row.number, row.name);
         eprint!("row {number}: {name} ... ");
         let missing = needs::missing(row.needs);

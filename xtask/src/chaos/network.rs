@@ -92,7 +92,7 @@ fn off_the_bus(
     let before = cluster.log_of(&victim)?.len();
     let since = |what: &str| Ok::<_, anyhow::Error>(cluster.log_of(&victim)?[before..].matches(what).count());
     let (cut_at, served) = (Cell::new(None), Cell::new(0));
-    let (run, events) = cluster.sort("simple", |events| {
+    let (run, events) = cluster.run("simple", |events| {
         if cut_at.get().is_none() && events.are_done(percent, stage, &victim) {
             served.set(events.received_from(&victim));
             cut(&lan, &victim, Side::Bus, way)?;
@@ -134,7 +134,7 @@ fn steady(cluster: &Cluster<'_>, victim: &str, incarnations: usize) -> Result<()
         deaths < NODES.len() && incarnations <= 1,
         "{victim} was called dead {deaths} times and began {incarnations} more incarnations"
     );
-    let (again, _) = cluster.sort("simple", |events| Ok(events.are_done(1, "sort.map", victim)))?;
+    let (again, _) = cluster.run("simple", |events| Ok(events.are_done(1, "map", victim)))?;
     cluster.ground().is_right(&again).map(drop)
 }
 
@@ -144,7 +144,7 @@ fn off_the_peers(ground: &Ground, way: Way, (stage, percent): (&str, u64)) -> Re
     let cluster = Cluster::start_as(ground, Setup { lan: Some(&lan), ..Setup::default() })?;
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
-    let (run, events) = cluster.sort("simple", |events| {
+    let (run, events) = cluster.run("simple", |events| {
         let now = events.are_done(percent, stage, &victim);
         if now {
             cut(&lan, &victim, Side::Peers, way)?;
@@ -174,7 +174,7 @@ fn harmed(ground: &Ground, harm: Harm, what: &str) -> Result<Outcome> {
     let cluster = Cluster::start_as(ground, Setup { lan: Some(&lan), ..Setup::default() })?;
     let clean = cluster.clean("simple")?;
     proxies.set(Some(harm));
-    let (run, events) = cluster.sort("simple", |_| Ok(proxies.harmed() > 0))?;
+    let (run, events) = cluster.run("simple", |_| Ok(proxies.harmed() > 0))?;
     proxies.set(None);
     let harmed = proxies.harmed();
     ensure!(harmed >= 3, "harm was done only {harmed} times");
@@ -213,7 +213,7 @@ pub(super) fn lossy(ground: &Ground) -> Result<Outcome> {
     let (begun, before) = (Instant::now(), lan.counts());
     let (mut outcomes, mut replayed) = (Vec::new(), 0);
     while begun.elapsed() < Duration::from_secs(seconds) {
-        let (run, events) = cluster.sort("simple", |_| Ok(lan.counts().lost > before.lost))?;
+        let (run, events) = cluster.run("simple", |_| Ok(lan.counts().lost > before.lost))?;
         replayed += events.replayed();
         outcomes.push(cluster.right(&clean, &run, &events, "lossy")?);
     }
@@ -257,35 +257,35 @@ pub(super) fn connections_stalled(ground: &Ground) -> Result<Outcome> {
 }
 
 pub(super) fn no_bus(ground: &Ground) -> Result<Outcome> {
-    off_the_bus(ground, |it| it.bystander(), Way::Both, ("sort.reduce", 20))
+    off_the_bus(ground, |it| it.bystander(), Way::Both, ("reduce", 20))
 }
 
 pub(super) fn no_bus_for_the_host(ground: &Ground) -> Result<Outcome> {
-    off_the_bus(ground, |it| it.host(), Way::Both, ("sort.reduce", 20))
+    off_the_bus(ground, |it| it.host(), Way::Both, ("reduce", 20))
 }
 
 pub(super) fn no_bus_for_the_scheduler(ground: &Ground) -> Result<Outcome> {
-    off_the_bus(ground, |it| it.scheduler(), Way::Both, ("sort.map", 30))
+    off_the_bus(ground, |it| it.scheduler(), Way::Both, ("map", 30))
 }
 
 pub(super) fn nothing_to_the_bus(ground: &Ground) -> Result<Outcome> {
-    off_the_bus(ground, |it| it.bystander(), Way::Out, ("sort.map", 30))
+    off_the_bus(ground, |it| it.bystander(), Way::Out, ("map", 30))
 }
 
 pub(super) fn nothing_from_the_bus(ground: &Ground) -> Result<Outcome> {
-    off_the_bus(ground, |it| it.bystander(), Way::In, ("sort.map", 30))
+    off_the_bus(ground, |it| it.bystander(), Way::In, ("map", 30))
 }
 
 pub(super) fn no_peers(ground: &Ground) -> Result<Outcome> {
-    off_the_peers(ground, Way::Both, ("sort.map", 50))
+    off_the_peers(ground, Way::Both, ("map", 50))
 }
 
 pub(super) fn nothing_to_peers(ground: &Ground) -> Result<Outcome> {
-    off_the_peers(ground, Way::Out, ("sort.map", 50))
+    off_the_peers(ground, Way::Out, ("map", 50))
 }
 
 pub(super) fn nothing_from_peers(ground: &Ground) -> Result<Outcome> {
-    off_the_peers(ground, Way::In, ("sort.map", 50))
+    off_the_peers(ground, Way::In, ("map", 50))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ fn killed<'a>(
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean(strategy)?;
     let victim = whom(&cluster)?;
-    let (run, events) = cluster.sort_and_signal((strategy, stage, percent), &victim, Signal::KILL)?;
+    let (run, events) = cluster.run_and_signal((strategy, stage, percent), &victim, Signal::KILL)?;
     let mut what = format!("{strategy}, at {percent} % of {stage}");
     if events.runs() > 1 {
         what += &format!(", begun {} times", events.runs());
@@ -30,23 +30,23 @@ fn killed<'a>(
 }
 
 pub(super) fn killed_among_maps(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::bystander, ("simple", "sort.map", 10))
+    killed(ground, Cluster::bystander, ("simple", "map", 10))
 }
 
 pub(super) fn killed_halfway(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::bystander, ("simple", "sort.map", 90))
+    killed(ground, Cluster::bystander, ("simple", "map", 90))
 }
 
 pub(super) fn killed_among_reduces(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::bystander, ("simple", "sort.reduce", 50))
+    killed(ground, Cluster::bystander, ("simple", "reduce", 50))
 }
 
 pub(super) fn killed_among_merges(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::bystander, ("two_stage", "sort.merge", 50))
+    killed(ground, Cluster::bystander, ("two_stage", "merge", 50))
 }
 
 pub(super) fn killed_among_pushes(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::bystander, ("push", "sort.merge", 50))
+    killed(ground, Cluster::bystander, ("push", "merge", 50))
 }
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
@@ -55,8 +55,8 @@ pub(super) fn frozen(ground: &Ground) -> Result<Outcome> {
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
     let frozen: Cell<Option<Instant>> = Cell::new(None);
-    let (run, events) = cluster.sort("simple", |events| {
-        if frozen.get().is_none() && events.are_done(30, "sort.map", &victim) {
+    let (run, events) = cluster.run("simple", |events| {
+        if frozen.get().is_none() && events.are_done(30, "map", &victim) {
             cluster.signal(&victim, Signal::STOP)?;
             frozen.set(Some(Instant::now()));
         }
@@ -68,7 +68,7 @@ pub(super) fn frozen(ground: &Ground) -> Result<Outcome> {
     cluster.signal(&victim, Signal::CONT)?;
     let outcome = cluster.right(&clean, &run, &events, "a node frozen for 10 s")?;
     // And it works again.
-    let (again, _) = cluster.sort("simple", |events| Ok(events.are_done(10, "sort.map", &victim)))?;
+    let (again, _) = cluster.run("simple", |events| Ok(events.are_done(10, "map", &victim)))?;
     ground.is_right(&again)?;
     cluster.end()?;
     Ok(outcome)
@@ -80,8 +80,8 @@ pub(super) fn slow(ground: &Ground) -> Result<Outcome> {
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
     let times = Cell::new(0);
-    let (run, events) = cluster.sort("simple", |events| {
-        if !events.are_done(10, "sort.map", &victim) {
+    let (run, events) = cluster.run("simple", |events| {
+        if !events.are_done(10, "map", &victim) {
             return Ok(false);
         }
         // A tenth of the processor, as long as the job runs.
@@ -108,8 +108,8 @@ fn bus_away(
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
-    let (run, events) = cluster.sort("simple", |events| {
-        if !events.are_done(30, "sort.map", &victim) {
+    let (run, events) = cluster.run("simple", |events| {
+        if !events.are_done(30, "map", &victim) {
             return Ok(false);
         }
         harm(&cluster)?;
@@ -144,29 +144,29 @@ pub(super) fn scheduler_killed(ground: &Ground) -> Result<Outcome> {
     let victim = cluster.scheduler()?;
     let host = cluster.host()?;
     ensure!(victim != host, "{victim} hosts the job as well");
-    let (run, events) = cluster.sort_and_signal(("simple", "sort.map", 30), &victim, Signal::KILL)?;
+    let (run, events) = cluster.run_and_signal(("simple", "map", 30), &victim, Signal::KILL)?;
     let outcome = cluster.right(&clean, &run, &events, "the Scheduler's node, which had data, too")?;
     cluster.end()?;
     Ok(outcome)
 }
 
 pub(super) fn host_killed_among_maps(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::host, ("simple", "sort.map", 50))
+    killed(ground, Cluster::host, ("simple", "map", 50))
 }
 
 pub(super) fn host_killed_among_reduces(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::host, ("simple", "sort.reduce", 50))
+    killed(ground, Cluster::host, ("simple", "reduce", 50))
 }
 
 pub(super) fn host_killed_among_pushes(ground: &Ground) -> Result<Outcome> {
-    killed(ground, Cluster::host, ("push", "sort.merge", 50))
+    killed(ground, Cluster::host, ("push", "merge", 50))
 }
 
 pub(super) fn all_killed(ground: &Ground) -> Result<Outcome> {
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(30, "sort.reduce", "n1");
+    let (run, events) = cluster.run("simple", |events| {
+        let now = events.are_done(30, "reduce", "n1");
         if now {
             cluster.kill_all()?;
         }
@@ -181,7 +181,7 @@ pub(super) fn told_to_stop(ground: &Ground) -> Result<Outcome> {
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
-    let (run, events) = cluster.sort_and_signal(("simple", "sort.map", 50), &victim, Signal::TERM)?;
+    let (run, events) = cluster.run_and_signal(("simple", "map", 50), &victim, Signal::TERM)?;
     cluster.ends_well(&victim)?;
     let outcome = cluster.right(&clean, &run, &events, "a node leaves in order")?;
     cluster.end()?;
@@ -193,8 +193,8 @@ pub(super) fn second_fault(ground: &Ground) -> Result<Outcome> {
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
     let killed = Cell::new(0);
-    let (run, events) = cluster.sort("simple", |events| {
-        if killed.get() == 0 && events.are_done(20, "sort.reduce", &victim) {
+    let (run, events) = cluster.run("simple", |events| {
+        if killed.get() == 0 && events.are_done(20, "reduce", &victim) {
             cluster.signal(&victim, Signal::KILL)?;
             cluster.start_node(&victim)?;
             killed.set(1);

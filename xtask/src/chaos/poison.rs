@@ -36,7 +36,7 @@ const SLOWER_AT_MOST: f64 = 1.5;
 /// Runs them; the seconds that they took. `harm` is asked with the number of each until it says that harm was done.
 fn sorts(cluster: &Cluster<'_>, harm: impl Fn(usize) -> Result<bool>) -> Result<f64> {
     let sort = |nth| {
-        let (run, events) = cluster.sort("simple", |_| harm(nth))?;
+        let (run, events) = cluster.run("simple", |_| harm(nth))?;
         ensure!(events.replayed() == 0, "{} tasks of another job were made again", events.replayed());
         Ok(cluster.ground().is_right(&run)?.seconds)
     };
@@ -161,7 +161,7 @@ pub(super) fn oversized(ground: &Ground) -> Result<Outcome> {
     run.is_orderly()?;
     ensure!(run.code == Some(2) && run.stderr.contains("1048576"), "code {:?}: {}", run.code, run.stderr);
     // Nobody has noticed.
-    let (again, _) = cluster.sort("simple", |events| Ok(events.done("sort.map") > 0))?;
+    let (again, _) = cluster.run("simple", |events| Ok(events.done("map") > 0))?;
     ground.is_right(&again)?;
     cluster.end()?;
     let what = format!("{INPUTS} inputs, named in {bytes} bytes: right; {INPUTS_TOO_MANY}: {}", run.error());

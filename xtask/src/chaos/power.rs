@@ -17,10 +17,10 @@ use super::cluster::{Cluster, Events};
 use super::disk::{Disk, copy};
 use super::ground::Ground;
 
-/// Room for what a sort writes, MiB.
+/// Room for what a job writes, MiB.
 const DISK_MIB: u64 = 800;
 
-/// Sorts alone, with the job's log and the output on a disk whose power is cut when so much of a stage is done; then goes on.
+/// Runs the job alone, with the job's log and the output on a disk whose power is cut when so much of a stage is done; then goes on.
 fn cut(ground: &Ground, stage: &str, percent: u64) -> Result<Outcome> {
     let alone = Alone::new(ground)?;
     let disk = Disk::in_a_file(ground.path("disk.img"), ground.path("disk"), DISK_MIB)?;
@@ -30,7 +30,7 @@ fn cut(ground: &Ground, stage: &str, percent: u64) -> Result<Outcome> {
         command.env("XDG_STATE_HOME", &state);
         command
     };
-    let args = ground.sort_args().into_iter().map(|arg| match arg {
+    let args = ground.job_args().into_iter().map(|arg| match arg {
         arg if arg == ground.text("out") => output.display().to_string(),
         arg => arg,
     });
@@ -63,26 +63,26 @@ fn cut(ground: &Ground, stage: &str, percent: u64) -> Result<Outcome> {
     let twice = made_again(&before, &after);
     let what = format!(
         "at {percent} % of {stage}: gone on; of {} partitions that were done {twice} made again: right",
-        before.done("sort.reduce")
+        before.done("reduce")
     );
     let outcome = ground.right(&resumed, &what);
     drop(disk);
-    // What it had spilled is removed by the next sort.
+    // What it had spilled is removed by the next job.
     let _ = fs::remove_dir_all(ground.path("spill"));
     outcome
 }
 
 /// Partitions that were made before and after.
 fn made_again(before: &Events, after: &Events) -> usize {
-    before.tasks_done("sort.reduce").intersection(&after.tasks_done("sort.reduce")).count()
+    before.tasks_done("reduce").intersection(&after.tasks_done("reduce")).count()
 }
 
 pub(super) fn cut_among_maps(ground: &Ground) -> Result<Outcome> {
-    cut(ground, "sort.map", 50)
+    cut(ground, "map", 50)
 }
 
 pub(super) fn cut_among_reduces(ground: &Ground) -> Result<Outcome> {
-    cut(ground, "sort.reduce", 50)
+    cut(ground, "reduce", 50)
 }
 
 /// What a node has spilled is on a disk of its own, whose power is cut when so much of the reduces is done; then the node starts
@@ -96,8 +96,8 @@ fn of_a_node(
     let disk = Disk::in_a_file(ground.path("disk.img"), ground.spill_of(VICTIM), DISK_MIB)?;
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(30, "sort.reduce", VICTIM);
+    let (run, events) = cluster.run("simple", |events| {
+        let now = events.are_done(30, "reduce", VICTIM);
         if now {
             let snapshot = stop(&cluster, &disk)?;
             disk.go_back_to(&snapshot)?;

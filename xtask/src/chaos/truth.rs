@@ -59,9 +59,9 @@ pub(super) fn clocks_jump(ground: &Ground) -> Result<Outcome> {
     let cluster = Cluster::start_with(ground, environment)?;
     let clean = cluster.clean("simple")?;
     let jumps = Cell::new(0);
-    let (run, events) = cluster.sort("simple", |events| {
+    let (run, events) = cluster.run("simple", |events| {
         // Each node another way, and again and again while the job runs.
-        let due = [events.done("sort.map") > 10, events.done("sort.map") > 40, events.done("sort.reduce") > 1];
+        let due = [events.done("map") > 10, events.done("map") > 40, events.done("reduce") > 1];
         while jumps.get() < due.len() && due[jumps.get()] {
             for (node, hours) in [("n1", [1, -1, 0]), ("n2", [-1, 0, 1]), ("n3", [0, 1, -1])] {
                 set(node, hours[jumps.get()])?;
@@ -73,7 +73,7 @@ pub(super) fn clocks_jump(ground: &Ground) -> Result<Outcome> {
     let outcome = cluster.right(&clean, &run, &events, "clocks of all nodes an hour to and fro, each another way")?;
     // Longer than any lease lasts.
     std::thread::sleep(Duration::from_secs(8));
-    let (again, _) = cluster.sort("simple", |events| Ok(events.done("sort.map") > 0))?;
+    let (again, _) = cluster.run("simple", |events| Ok(events.done("map") > 0))?;
     ground.is_right(&again)?;
     ensure!(events.replayed() == 0 && events.runs() == 1, "a node was held dead");
     let (mut epochs, mut jumped) = (0, 0);
@@ -99,8 +99,8 @@ pub(super) fn input_changes(ground: &Ground) -> Result<Outcome> {
     let victim = cluster.bystander()?;
     let input = ground.path("in");
     let mut was = Vec::new();
-    let sorted = cluster.sort("simple", |events| {
-        let now = events.are_done(100, "sort.map", &victim) && events.done("sort.reduce") > 2;
+    let sorted = cluster.run("simple", |events| {
+        let now = events.are_done(100, "map", &victim) && events.done("reduce") > 2;
         if now {
             let records = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("part-");
             for entry in fs::read_dir(&input)?.flatten().filter(records) {
@@ -137,8 +137,8 @@ const DAMAGES: u64 = 8;
 pub(super) fn in_the_job_log(ground: &Ground) -> Result<Outcome> {
     let alone = Alone::new(ground)?;
     let args = ["--strategy", "simple"];
-    let (killed, _) = alone.run(alone.sort(&[], &args), |events, process| {
-        let now = events.are_done(30, "sort.reduce", "local");
+    let (killed, _) = alone.run(alone.job(&[], &args), |events, process| {
+        let now = events.are_done(30, "reduce", "local");
         if now {
             rustix::process::kill_process(process, Signal::KILL)?;
         }
@@ -214,8 +214,8 @@ pub(super) fn in_the_metadata_of_a_node(ground: &Ground) -> Result<Outcome> {
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
     let (victim, spoiled) = (cluster.bystander()?, Cell::new((0, 0)));
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(30, "sort.reduce", &victim);
+    let (run, events) = cluster.run("simple", |events| {
+        let now = events.are_done(30, "reduce", &victim);
         if now {
             cluster.stop_node(&victim)?;
             spoiled.set(spoil_metadata(&ground.spill_of(&victim))?);

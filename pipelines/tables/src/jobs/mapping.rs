@@ -76,7 +76,7 @@ impl<'a> Mapping<'a> {
                 "{what}: a function gives the same columns and types for the {rows} rows from there on as for none"
             ))
         };
-        self.function.apply(batch, &mut |given| each(as_for_none(schema, &given, &differs)?))
+        self.function.apply(batch, &mut |given| each(as_for_none(schema, &given, differs)?))
     }
 
     /// Calls `each` with what it has kept, as [`apply`](Self::apply) does.

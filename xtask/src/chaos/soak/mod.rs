@@ -104,7 +104,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
     };
     let server = nats::provide(workspace)?;
-    let ground = Ground::new(binary, server.path)?;
+    let ground = Ground::new(binary, server.path, super::Workload::Sort)?;
     let inputs = Inputs::make(&ground)?;
     let setup = Setup { nodes: 4, memory: Some(MEMORY), ..Setup::default() };
     let cluster = Cluster::start_as(&ground, setup)?;

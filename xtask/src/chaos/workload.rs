@@ -1,0 +1,136 @@
+//! The jobs that rows do harm to: what they read, how they are asked for, and how what they have made is checked.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+
+use super::flips::{Random, all_files};
+use super::ground::{Ground, Run, finish};
+
+/// Records of a sort: twice what the memory of a row holds, so that every one spills.
+const RECORDS: &str = "2M";
+/// Rows of each table.
+const ROWS: u64 = 1_200_000;
+const FILES: u64 = 8;
+/// With so much memory nothing is spilled.
+const PLENTY: &str = "3GiB";
+/// Files of the output, and partitions of sorts on clusters.
+pub(super) const PARTITIONS: &str = "24";
+
+/// A kind of job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// A sort of 2 million records, checked by the hash of its records and their order.
+    Sort,
+    /// A table of 1.2 million rows in 800 000 groups with texts, compared byte by byte with what is made with plenty of memory.
+    Group,
+    /// Two tables of 1.2 million rows, some keys of which are in one of them alone, compared likewise.
+    Join,
+}
+
+/// What is known of the right result.
+pub(super) enum Right {
+    /// Hash and number of the records, which are to be in order.
+    Records((String, u64)),
+    /// The files in a folder of this name.
+    Files(&'static str),
+}
+
+impl Workload {
+    /// Makes the input, and says what is to come of it.
+    pub(super) fn prepare(self, ground: &Ground) -> Result<Right> {
+        let input = ground.path("in");
+        match self {
+            Self::Sort => {
+                let input = input.display().to_string();
+                let made =
+                    finish(ground.command(&["generate", "--records", RECORDS, "--files", "8", "--json", &input]))?;
+                return records(&made).map(Right::Records);
+            }
+            Self::Group => write_table(&input, 1)?,
+            Self::Join => {
+                write_table(&input.join("left"), 2)?;
+                write_table(&input.join("right"), 3)?;
+            }
+        }
+        const RIGHT: &str = "right";
+        let mut args = self.args(ground);
+        args.extend(["--output".to_owned(), ground.text(RIGHT), "--memory".to_owned(), PLENTY.to_owned()]);
+        let made = finish(ground.command(&args))?;
+        ensure!(made.code == Some(0), "{self:?} without faults: {}", made.stderr);
+        ensure!(made.json("spilled_bytes")? == 0, "it is not made with plenty of memory: {}", made.stdout);
+        Ok(Right::Files(RIGHT))
+    }
+
+    /// Verb, inputs, and what is to be done with them.
+    pub(super) fn args(self, ground: &Ground) -> Vec<String> {
+        let input = ground.text("in");
+        let [left, right] = ["left", "right"].map(|side| format!("{input}/{side}"));
+        let args: &[&str] = match self {
+            Self::Sort => &["sort", &input, "--json"],
+            Self::Group => {
+                let agg = "count(*) as n, sum(price) as total, max(note) as note, last(id)";
+                &["group", &input, "--by", "key", "--agg", agg, "--files", PARTITIONS, "--json"]
+            }
+            Self::Join => &["join", &left, &right, "--on", "key", "--how", "full", "--files", PARTITIONS, "--json"],
+        };
+        args.iter().map(|arg| (*arg).to_owned()).collect()
+    }
+
+    /// Whether an output is what it is to be; it is removed.
+    pub(super) fn is_right(self, ground: &Ground, output: &str) -> Result<()> {
+        let (right, output) = (ground.right_result(), ground.path(output));
+        match right {
+            Right::Records(right) => {
+                let checked = finish(ground.command(&["validate", "--json", &output.display().to_string()]))?;
+                ensure!(checked.code == Some(0), "the output is not valid: {}", checked.stderr);
+                ensure!(records(&checked)? == *right, "other records came out than went in: {}", checked.stdout);
+            }
+            Right::Files(name) => same_files(&output, &ground.path(name))?,
+        }
+        fs::remove_dir_all(output).context("remove the output")
+    }
+}
+
+fn records(run: &Run) -> Result<(String, u64)> {
+    let hash = run.json("row_hash")?.as_str().context("a hash that is no text")?.to_owned();
+    Ok((hash, run.json("records")?.as_u64().context("a number of records that is none")?))
+}
+
+/// Fails unless two folders have the same files, but for their manifests, which name the jobs that have made them.
+fn same_files(found: &Path, right: &Path) -> Result<()> {
+    let of = |folder: &Path| -> Vec<_> {
+        let names = all_files(folder).into_iter().filter_map(|path| Some(path.strip_prefix(folder).ok()?.to_owned()));
+        names.filter(|name| name != Path::new("_exobus.json")).collect()
+    };
+    let (names, wanted) = (of(found), of(right));
+    ensure!(names == wanted, "it has the files {names:?} instead of {wanted:?}");
+    for name in names {
+        let same = fs::read(found.join(&name))? == fs::read(right.join(&name))?;
+        ensure!(same, "{} is another one than without faults", name.display());
+    }
+    Ok(())
+}
+
+/// A table of CSV files whose keys are two thirds as many as its rows; which rows have which follows from `seed`.
+fn write_table(folder: &Path, seed: u64) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut random = Random::new(seed);
+    for file in 0..FILES {
+        let mut out = BufWriter::new(File::create(folder.join(format!("{file}.csv")))?);
+        writeln!(out, "id,key,price,note")?;
+        for id in file * ROWS / FILES..(file + 1) * ROWS / FILES {
+            let key = random.below(ROWS * 2 / 3);
+            let (whole, cents, note) = (random.below(1000), random.below(100), random.below(1 << 40));
+            writeln!(
+                out,
+                "{id},{key},{whole}.{cents:02},{note:x} what somebody wrote about it, and about {key} as well"
+            )?;
+        }
+        out.into_inner()?.sync_data()?;
+    }
+    Ok(())
+}
