@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::ParquetError;
@@ -24,6 +26,12 @@ pub const GROUP_ROWS: u64 = 122_880;
 pub const GROUP_BYTES: u64 = 64 << 20;
 /// Bytes of memory for a column beside its pages: tables of dictionaries, statistics.
 const COLUMN_BYTES: u64 = 64 << 10;
+
+/// Rows that the library is given at a time, and most bytes of their values: behind these it looks whether a page ends. Were they those that a caller has at a time, pages would follow from that.
+const STRIP_ROWS: u64 = 1024;
+const STRIP_BYTES: u64 = 1 << 20;
+/// Bytes of memory for a byte of values in a strip: rows that wait, and the batch that they become.
+const STRIP_FACTOR: u64 = 2;
 
 /// Values of a column that statistics have copies of meanwhile.
 const STATISTICS_VALUES: u64 = 5;
@@ -63,8 +71,15 @@ pub struct ParquetSink<W: Write + Send> {
     schema: SchemaRef,
     columns: Columns,
     border: Border,
+    strip: Strip,
     rows: u64,
     memory: Reservation,
+}
+
+/// Rows that wait to be given to the library, and where they end.
+struct Strip {
+    rows: Vec<RecordBatch>,
+    border: Border,
 }
 
 /// A file, of which the first rows say how it is written.
@@ -133,12 +148,14 @@ impl<W: Write + Send> ParquetSink<W> {
             .set_dictionary_page_size_limit(PAGE_BYTES as usize)
             .set_sorting_columns((!sorted.is_empty()).then_some(sorted))
             .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
-            // It is ended here.
-            .set_max_row_group_row_count(None);
+            // These are ended here.
+            .set_max_row_group_row_count(None)
+            .set_write_batch_size(STRIP_ROWS as usize);
         let memory = Reservation::of(budget, columns.foretold(0)).map_err(denied)?;
         let file = File::Begun(Box::new(Begun { write, properties, rows: Vec::new(), border: looked_at() }));
         let border = Border::new(options.group_rows, GROUP_BYTES);
-        Ok(Self { file, schema: schema.clone(), columns, border, rows: 0, memory })
+        let strip = Strip { rows: Vec::new(), border: Border::new(STRIP_ROWS, STRIP_BYTES) };
+        Ok(Self { file, schema: schema.clone(), columns, border, strip, rows: 0, memory })
     }
 
     /// Writes rows.
@@ -160,7 +177,8 @@ impl<W: Write + Send> ParquetSink<W> {
             }
             self.open()?;
         }
-        self.write_rows(&batch.slice(from, batch.num_rows() - from))
+        self.write_rows(&batch.slice(from, batch.num_rows() - from))?;
+        self.strip.keep_alone()
     }
 
     /// Opens the file as the rows that wait say, and writes them.
@@ -192,15 +210,42 @@ impl<W: Write + Send> ParquetSink<W> {
             }
             let slice = batch.slice(at, rows);
             self.columns.meet(&slice);
-            self.memory.at_least(self.columns.foretold(self.border.bytes())).map_err(denied)?;
-            let writer = self.writer()?;
-            writer.write(&slice).map_err(failed)?;
-            let taken = writer.memory_size() as u64;
+            self.write_strips(&slice)?;
             at += rows;
-            // What the library has is looked at, should it have more than was foretold.
-            self.memory.at_least(taken).map_err(denied)?;
         }
         Ok(())
+    }
+
+    /// Writes rows of one row group, but for those of a strip that is not full.
+    fn write_strips(&mut self, rows: &RecordBatch) -> Result<(), SinkError> {
+        let mut at = 0;
+        while at < rows.num_rows() {
+            let some = self.strip.border.take(rows, at);
+            if some == 0 {
+                self.end_strip()?;
+                continue;
+            }
+            let bytes = self.columns.foretold(self.border.bytes()) + STRIP_FACTOR * self.strip.border.bytes();
+            self.memory.at_least(bytes).map_err(denied)?;
+            self.strip.rows.push(rows.slice(at, some));
+            at += some;
+        }
+        Ok(())
+    }
+
+    fn end_strip(&mut self) -> Result<(), SinkError> {
+        let batch = match self.strip.rows.as_slice() {
+            [] => return Ok(()),
+            [one] => one.clone(),
+            several => concat_batches(&self.schema, several).map_err(in_memory)?,
+        };
+        self.strip.rows.clear();
+        self.strip.border.end();
+        let writer = self.writer()?;
+        writer.write(&batch).map_err(failed)?;
+        // What the library has is looked at, should it have more than was foretold.
+        let taken = writer.memory_size() as u64;
+        self.memory.at_least(taken).map_err(denied)
     }
 
     fn writer(&mut self) -> Result<&mut ArrowWriter<W>, SinkError> {
@@ -211,6 +256,7 @@ impl<W: Write + Send> ParquetSink<W> {
     }
 
     fn end_group(&mut self) -> Result<(), SinkError> {
+        self.end_strip()?;
         self.writer()?.flush().map_err(failed)?;
         self.border.end();
         self.columns.end_group();
@@ -225,10 +271,21 @@ impl<W: Write + Send> ParquetSink<W> {
     /// As [`write`](Self::write).
     pub fn finish(mut self) -> Result<(W, u64), SinkError> {
         self.open()?;
+        self.end_strip()?;
         match self.file {
             File::Open(writer) => Ok((writer.into_inner().map_err(failed)?, self.rows)),
             _ => Err(failed(ParquetError::General("the file could not be opened".to_owned()))),
         }
+    }
+}
+
+impl Strip {
+    /// Has the rows that wait be there alone, where they are some of a batch.
+    fn keep_alone(&mut self) -> Result<(), SinkError> {
+        let Some(last) = self.rows.pop() else { return Ok(()) };
+        let all = UInt32Array::from_iter_values(0..last.num_rows() as u32);
+        self.rows.push(take_record_batch(&last, &all).map_err(in_memory)?);
+        Ok(())
     }
 }
 
@@ -298,11 +355,16 @@ pub(crate) fn row_group_memory(schema: &Schema, compression: Compression, bytes:
     let bytes = bytes.min(GROUP_BYTES);
     let largest = largest_page(bytes, false);
     let open = OpenPages { bytes: columns * largest, largest };
-    group_memory(compression, (bytes, columns), open) + encoders_bytes(compression, columns, bytes)
+    let strip = STRIP_FACTOR * STRIP_BYTES.min(bytes);
+    group_memory(compression, (bytes, columns), open) + encoders_bytes(compression, columns, bytes) + strip
 }
 
 fn denied(denied: crate::sources::MemoryDenied) -> SinkError {
     SinkError::Memory { what: "a row group", denied }
+}
+
+fn in_memory(error: ArrowError) -> SinkError {
+    failed(error.into())
 }
 
 fn failed(error: ParquetError) -> SinkError {

@@ -405,8 +405,8 @@ fn with_a_heavy_key_on_the_right(heavy: Option<i64>) -> Tables {
 #[tokio::test]
 async fn a_key_of_the_right_table_with_more_rows_than_memory_meets_each_row_of_the_left_one() {
     // A key, or that there is none, which matches nothing.
-    let of_key = (Some(77), [JoinKind::Inner, JoinKind::Full, JoinKind::Anti]);
-    for (heavy, kinds) in [of_key, (None, [JoinKind::Left, JoinKind::Right, JoinKind::Semi])] {
+    let of_key = (Some(77), [JoinKind::Full, JoinKind::Anti]);
+    for (heavy, kinds) in [of_key, (None, [JoinKind::Right, JoinKind::Semi])] {
         let tables = with_a_heavy_key_on_the_right(heavy);
         for kind in kinds {
             let output = format!("{kind}-{heavy:?}");
@@ -419,7 +419,7 @@ async fn a_key_of_the_right_table_with_more_rows_than_memory_meets_each_row_of_t
 async fn files_of_a_heavy_key_are_the_same_whatever_the_strategy_and_the_memory_are() {
     let tables = with_a_heavy_key_on_the_right(Some(77));
     let mut first = None;
-    let strategies = [Strategy::Simple, Strategy::Push, Strategy::TwoStage].map(|strategy| (Some(strategy), NODE));
+    let strategies = [Strategy::Simple, Strategy::TwoStage].map(|strategy| (Some(strategy), NODE));
     for (strategy, node) in strategies.into_iter().chain([(None, (1, 512 * MIB))]) {
         let output = format!("{strategy:?}-{}", node.0);
         let mut params = tables.params(&output, ONE_COLUMN, JoinKind::Full, 6);
