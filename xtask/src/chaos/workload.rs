@@ -75,7 +75,11 @@ impl Workload {
                 let agg = "count(*) as n, sum(price) as total, max(note) as note, last(id)";
                 &["group", &input, "--by", "key", "--agg", agg, "--files", PARTITIONS, "--json"]
             }
-            Self::Join => &["join", &left, &right, "--on", "key", "--how", "full", "--files", PARTITIONS, "--json"],
+            Self::Join => {
+                let how =
+                    ["--how", "full", "--suffix", "_r", "--row-group-rows", "5000", "--files", PARTITIONS, "--json"];
+                &[&["join", &left, &right, "--on", "key"], &how[..]].concat()
+            }
         };
         args.iter().map(|arg| (*arg).to_owned()).collect()
     }
