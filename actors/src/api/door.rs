@@ -44,7 +44,7 @@ const REQUEST_BYTES_MAX: usize = 4096;
 /// What headers may add.
 const HEADER_BYTES_MAX: usize = 2048;
 /// What of specs may wait for a node, bytes.
-const SPECS_WAITING_BYTES: usize = 2 << 20;
+const SPECS_WAITING_BYTES: usize = 4 << 20;
 
 /// What is answered to requests for which there is no room.
 fn crowded() -> Message {
