@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Outcome;
-use super::workload::{Right, Workload};
+use super::workload::{RIGHT, Right, Workload};
 
 /// Memory of a job, which its input is more than: 64 MiB of it are its store's.
 pub const MEMORY: &str = "96MiB";
@@ -217,7 +217,7 @@ impl Ground {
         for entry in std::fs::read_dir(&self.folder)?.flatten() {
             let name = entry.file_name();
             let hollow = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_none());
-            let stays = ["in", "right", "trace"].iter().any(|stays| name == *stays);
+            let stays = ["in", RIGHT, "trace"].iter().any(|stays| name == *stays);
             ensure!(stays || hollow(), "{} is left", entry.path().display());
         }
         let folder = self.folder.display().to_string();
