@@ -155,9 +155,9 @@ pub(super) async fn run(
     let layouts = [futures.put(&described[0].layout)?, futures.put(&described[1].layout)?];
     // Of one split at a time, and of what that is put together with.
     let largest = pieces.iter().map(|piece| piece.file.splits[0].map_bytes() + piece.file.told_bytes()).max();
-    let outside_bytes = LOOK_BYTES + largest.unwrap_or(0) + 2 * PIECE_BYTES;
-    refuse_beyond(sizes, (outside_bytes, 0), || format!("a split of the {small_side} table, which is broadcast,"))?;
     let object_bytes = object_bytes(table);
+    let outside_bytes = LOOK_BYTES + largest.unwrap_or(0) + 2 * PIECE_BYTES.min(object_bytes);
+    refuse_beyond(sizes, (outside_bytes, 0), || format!("a split of the {small_side} table, which is broadcast,"))?;
     let executors = u64::from(sizes.executors_per_node.max(1));
     let is_whole = object_bytes + executors * rows * ROW_BYTES <= sizes.memory_bytes / SMALL_SHARE;
     let arranged = Arranged::new(params.query.clone());
