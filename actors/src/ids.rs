@@ -144,6 +144,8 @@ impl CopyNumber {
     const COUNTER_BITS: u32 = 20;
     /// Most copies of the outputs of a task in a run.
     pub const PER_RUN: u32 = (1 << Self::COUNTER_BITS) - 1;
+    /// Of what a program puts, so many numbers of a run, the last ones, are for copies that the Owner puts back.
+    const PUT_BACK: u32 = 1 << 10;
     /// Most runs of a job.
     pub const RUNS: u32 = 1 << (Self::BITS - Self::COUNTER_BITS);
     /// The first one of a job.
@@ -158,6 +160,16 @@ impl CopyNumber {
             Some(number) => Some(Self(number)),
             None => None,
         }
+    }
+
+    /// The number of a copy that a program puts, as the `counted` one of its object in a run, from 1; `None`: there is no such number.
+    pub const fn put(run: u32, counted: u32) -> Option<Self> {
+        if counted > Self::PER_RUN - Self::PUT_BACK { None } else { Self::new(run, counted) }
+    }
+
+    /// The number of a copy that the Owner puts back of what a program had put, as the `counted` one of a run, from 0; `None`: there is no such number.
+    pub const fn put_back(run: u32, counted: u32) -> Option<Self> {
+        if counted >= Self::PUT_BACK { None } else { Self::new(run, Self::PER_RUN - counted) }
     }
 
     /// The run of the job in which it was given, from 0.
@@ -377,6 +389,15 @@ mod tests {
         assert_eq!(CopyNumber::new(0, CopyNumber::PER_RUN + 1), None);
         assert_eq!(CopyNumber::new(CopyNumber::RUNS, 1), None);
         assert_eq!((CopyNumber::new(3, 0), CopyNumber::of_bits(3 << 20), CopyNumber::of_bits(0)), (None, None, None));
+    }
+
+    #[test]
+    fn what_the_program_puts_and_what_is_put_back_of_it_have_different_numbers() {
+        let last_put = CopyNumber::PER_RUN - CopyNumber::PUT_BACK;
+        let (put, back) = (CopyNumber::put(3, last_put).unwrap(), CopyNumber::put_back(3, CopyNumber::PUT_BACK - 1));
+        assert_eq!((put.counted() + 1, put.run()), (back.unwrap().counted(), 3));
+        assert_eq!((CopyNumber::put(3, last_put + 1), CopyNumber::put_back(3, CopyNumber::PUT_BACK)), (None, None));
+        assert_eq!(CopyNumber::put_back(3, 0).map(CopyNumber::counted), Some(CopyNumber::PER_RUN));
     }
 
     #[test]

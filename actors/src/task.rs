@@ -720,6 +720,13 @@ pub enum JobError {
         /// The store's error.
         message: String,
     },
+    /// What the program had put into the store ([`Futures::put`](crate::futures::Futures::put)) can be read nowhere any more, and no task makes it. A job with a log begins again: its
+    /// program puts the same once more.
+    #[error("object {object}, which the program put into the store, is lost")]
+    PutLost {
+        /// The object.
+        object: ObjectId,
+    },
     /// The job would use more than its tenant allows.
     #[error("the job {what}")]
     Quota {
@@ -752,7 +759,7 @@ impl JobError {
             Self::Cancelled => "cancelled",
             Self::Program { .. } => "program",
             Self::Panic { .. } => "panic",
-            Self::Store { .. } => "store",
+            Self::Store { .. } | Self::PutLost { .. } => "store",
             Self::Quota { .. } => "quota",
             Self::LogCut { .. } => "log_cut",
             Self::Runtime { .. } => "runtime",

@@ -173,8 +173,8 @@ pub struct DedupeArgs {
 /// What is said of the groups of a table.
 #[derive(Debug, Clone, Args)]
 pub struct GroupQueryArgs {
-    /// Columns of which rows that are alike are a group, or paths to fields of structs: city,address.zip
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',', required = true)]
+    /// Columns of which rows that are alike are a group, or paths to fields of structs: city,address.zip [default: all rows are one group, also where there are none]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub by: Vec<String>,
     /// What is said of each group: count(*), count, sum, avg, min, max, first, last, variance, stddev, var_pop, stddev_pop, count_distinct, quantile(COLUMN, 0.9), quantile_cont, median,
     /// each of a column: "count(*), sum(price) as total"

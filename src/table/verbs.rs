@@ -213,7 +213,7 @@ impl Table {
     }
 
     /// Something of each group of rows that are alike in these columns, or paths to fields of structs: what
-    /// [`agg`](Table::agg) says. Groups are in the order of their columns.
+    /// [`agg`](Table::agg) says. Groups are in the order of their columns. Without columns (`group_by::<String>([])`) all rows are one group, also where there are none.
     ///
     /// ```
     /// use exobus::{Table, col};

@@ -62,6 +62,8 @@ fn the_summary_says_how_many_groups_there_are_and_explain_what_would_be_done() {
     let explained = explain(&["--json"]).expect(0, &[]).json();
     assert_eq!((&explained["shuffled"]["maps"], &explained["partial"]["groups_sampled"]), (&1.into(), &3.into()));
     assert!(explain(&[]).expect(0, &[]).stdout.contains("5 rows that were sampled are of 3 groups"));
+    let of_all = support::exobus(&["explain", "group", &input, "--agg", "count(*)"]);
+    assert!(of_all.expect(0, &[]).stdout.contains("all rows are one group"), "{of_all:#?}");
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn what_no_group_can_be_asked_is_refused_with_what_to_do() {
     let refused = |more: &[&str], code: i32, texts: &[&str]| {
         group(&sales(), more).expect(code, texts);
     };
-    refused(&[], 2, &["--by"]);
+    refused(&[], 2, &["--agg", "--by all rows are one group"]);
     refused(&["--by", "town"], 2, &["no column town"]);
     refused(&["--by", "citty"], 2, &["no column citty; did you mean city?"]);
     refused(&["--by", "city,city"], 2, &["--by names city twice"]);

@@ -28,6 +28,9 @@ use crate::printing::Printer;
 use crate::shell::Inlet;
 use crate::task::{Arg, Description, FunctionName, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
 
+/// The Owner knows the bytes of what has at most so many and was put by the program: it puts them back where the store has lost them.
+const PUT_KEPT_BYTES: usize = 4 << 10;
+
 /// A job's way to the cluster. Cheap to clone; lives on the arbiter of the job's Owner.
 #[derive(Clone)]
 pub struct Futures(Rc<Inner>);
@@ -358,18 +361,19 @@ impl Futures {
         let (object, number) = given.expect("a content that was put has a name");
         let Some(number) = number else {
             self.0.store.delete(&[meta.id]);
-            let reason = format!("object {object}: all {} numbers for copies of it were given", CopyNumber::PER_RUN);
+            let reason = format!("object {object}: all numbers for copies of it were given");
             return Err(JobError::Runtime { reason });
         };
         let output = Output::from(&meta);
-        self.call(ProgramCall::Put { object, number, output })?;
+        let kept = (bytes.len() <= PUT_KEPT_BYTES).then(|| bytes.into());
+        self.call(ProgramCall::Put { object, number, output, kept })?;
         Ok(ObjectRef::adopt(&self.0.owner, object))
     }
 
     /// What has no bytes is nowhere.
     fn put_nothing(&self) -> Result<ObjectRef, JobError> {
         let object = ObjectId::of_content(self.0.secret, XxHash3_128::oneshot(&[]));
-        self.call(ProgramCall::Put { object, number: CopyNumber::FIRST, output: Output::default() })?;
+        self.call(ProgramCall::Put { object, number: CopyNumber::FIRST, output: Output::default(), kept: None })?;
         Ok(ObjectRef::adopt(&self.0.owner, object))
     }
 
@@ -377,7 +381,7 @@ impl Futures {
     fn next_number(&self, object: ObjectId) -> Option<CopyNumber> {
         let mut puts = self.0.puts.borrow_mut();
         let counted = puts.entry(object).or_default();
-        let number = CopyNumber::new(self.0.run, *counted + 1)?;
+        let number = CopyNumber::put(self.0.run, *counted + 1)?;
         *counted += 1;
         Some(number)
     }

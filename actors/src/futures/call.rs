@@ -48,6 +48,8 @@ pub enum ProgramCall {
         number: CopyNumber,
         /// How many.
         output: Output,
+        /// The bytes, where they are few.
+        kept: Option<Box<[u8]>>,
     },
     /// Tell when an object exists.
     Track {

@@ -11,8 +11,8 @@ use super::world_tests::{INCARNATION, JOB, SECRET, World, node, output, whole};
 use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
 use crate::event::{EventKind, NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall, queue};
-use crate::ids::{Attempt, CopyId, CopyNumber, EdgeId, Epoch, LeaseId, NodeId, SetId, TaskId};
-use crate::joblog::{Entry, LogNews, Past, TaskDone};
+use crate::ids::{Attempt, CopyId, CopyNumber, EdgeId, Epoch, LeaseId, NodeId, ObjectId, SetId, TaskId};
+use crate::joblog::{Cut, Entry, LogNews, Past, TaskDone};
 use crate::jobs::quotas::Quotas;
 use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
 use crate::owner::event::{OwnerEvent, ReadError};
@@ -586,6 +586,32 @@ fn an_owner_whose_job_was_taken_over_says_nothing_more() {
         "{effects:?}"
     );
     assert!(test.completes(&node("b"), &spec).is_empty());
+}
+
+#[test]
+fn a_job_that_has_lost_what_its_program_put_begins_again_where_a_log_has_what_it_has_made() {
+    let lost = JobError::PutLost { object: ObjectId::from_u128(77 << 32) };
+    let finished = || OwnerEvent::Program(ProgramCall::Finished(Err(lost.clone())));
+    let mut logged = Test::new();
+    logged.first_on_b("one");
+    let effects = logged.on(finished());
+    let ends = |effects: &[OwnerEffect]| match effects.last() {
+        Some(OwnerEffect::End(JobOutcome::Abandoned { reason })) => Some(reason.clone()),
+        _ => None,
+    };
+    assert_eq!(ends(&effects), Some(lost.to_string()), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, OwnerEffect::EndLog)), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, OwnerEffect::EndJob { .. })), "{effects:?}");
+    // Its log is full: nobody can take it up.
+    let mut cut = Test::new();
+    cut.first_on_b("one");
+    let so = Cut { at_ms: 0, reason: "its quota is used up".to_owned() };
+    cut.on(OwnerEvent::Log(LogNews::Cut(so)));
+    let effects = cut.on(finished());
+    assert!(
+        matches!(&effects[..], [OwnerEffect::Append(Entry::End(Err(JobError::PutLost { .. })))]),
+        "the job is over: {effects:?}"
+    );
 }
 
 /// Whether it learns that before or after what else has come: the job is not its to end, for nodes and the Scheduler.

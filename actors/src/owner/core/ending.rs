@@ -16,6 +16,9 @@ use crate::task::JobError;
 /// How long nodes may take to say their last figures when the job ends; what one says later is not counted.
 const FAREWELL: Duration = Duration::from_millis(500);
 
+/// How often a job begins again for what it had put and was lost. Each time a disk has failed; more is no accident.
+const RUNS_MAX: u32 = 20;
+
 /// What a job returns.
 pub(crate) type JobResult = Result<Vec<u8>, JobError>;
 
@@ -85,11 +88,23 @@ impl OwnerCore {
             self.ending.cancelled = false;
             self.ending.fail(JobError::Cancelled);
         }
-        match (self.ending.failure.take(), self.ending.result.take()) {
+        let decided = match (self.ending.failure.take(), self.ending.result.take()) {
             (Some(error), _) => Some(Err(error)),
             (None, Some(Ok(value))) => Some(self.state.close().map(|()| value)),
             (None, other) => other,
+        };
+        match &decided {
+            Some(Err(error @ JobError::PutLost { .. })) if self.can_begin_again() => {
+                self.begin_again(&error.to_string());
+                None
+            }
+            _ => decided,
         }
+    }
+
+    /// Whether what this run lacks is no reason for its job to fail: another run finds what the log has, and goes on from there.
+    fn can_begin_again(&self) -> bool {
+        self.is_logged() && self.state.run() < RUNS_MAX
     }
 
     /// Ends the job: everything of it is given back everywhere. The nodes answer with their last figures.

@@ -9,13 +9,8 @@ use super::state::Effect;
 use super::tables::{ArgEntry, EntrySource, OwnerState, marker};
 use super::task::{State, Task};
 use crate::arena::Index;
-use crate::ids::{CopyNumber, ObjectId};
+use crate::ids::CopyNumber;
 use crate::task::{Arg, JobError, Output, Returns, Source};
-
-/// Nobody can make again what the program had put into the store.
-pub(super) fn put_is_lost(object: ObjectId) -> JobError {
-    JobError::Store { message: format!("object {object}, which the program put into the store, is lost") }
-}
 
 impl OwnerState {
     pub(super) fn resolve_args(&self, args: &[Arg]) -> Result<Box<[ArgEntry]>, JobError> {
@@ -175,7 +170,7 @@ impl OwnerState {
         let object = &self.objects[object];
         match object.task {
             Some(task) => self.tasks[task].failure().cloned(),
-            None => Some(put_is_lost(object.id)),
+            None => Some(JobError::PutLost { object: object.id }),
         }
     }
 

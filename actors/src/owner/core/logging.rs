@@ -218,8 +218,23 @@ impl OwnerCore {
 
     /// Another run of the job has begun.
     pub(super) fn taken_over(&mut self) {
+        self.leave_log("another node has taken the job up");
+    }
+
+    /// Whether another run of the job would find in a log what this one has made.
+    pub(super) fn is_logged(&self) -> bool {
+        self.logging.open && self.logging.cut.is_none()
+    }
+
+    /// This run ends for the next one, which the Scheduler begins when it does not hear of this one.
+    pub(super) fn begin_again(&mut self, why: &str) {
+        self.emit_here(EventKind::Note { text: format!("the job begins again: {why}") });
+        self.leave_log(why);
+    }
+
+    fn leave_log(&mut self, why: &str) {
         self.logging.open = false;
         self.effects.push(OwnerEffect::EndLog);
-        self.abandon("another node has taken the job up");
+        self.abandon(why);
     }
 }

@@ -112,8 +112,11 @@ impl OwnerCore {
         self.program.calls += 1;
         match call {
             ProgramCall::Submit { id, description } => self.state.submit(id, *description),
-            ProgramCall::Put { object, number, output } => {
+            ProgramCall::Put { object, number, output, kept } => {
                 self.state.put((object, number), output, &self.place.node, self.place.incarnation);
+                if let Some(bytes) = kept {
+                    self.state.keep_put(object, number, &bytes);
+                }
             }
             ProgramCall::Track { object, notify } => {
                 let tracker = self.program.wait(Waiter::Notify(notify));

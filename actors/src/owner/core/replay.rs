@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::edge::EdgeEntry;
-use super::lifetime::put_is_lost;
 use super::object::Object;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
@@ -227,7 +226,7 @@ impl OwnerState {
         for object in gone {
             let put = |entry: &&Object| entry.task.is_none() && entry.uses.is_referenced();
             if let Some(entry) = self.objects.get(object).filter(put) {
-                let error = put_is_lost(entry.id);
+                let error = JobError::PutLost { object: entry.id };
                 self.effects.push(Effect::Fail(error));
             }
         }
@@ -243,22 +242,28 @@ impl OwnerState {
         self.lose(objects, Object::drop_value);
     }
 
-    /// Puts a small output back whose bytes the Owner knows.
+    /// Puts a small object back whose bytes the Owner knows.
     fn restore(&mut self, object: Index) -> bool {
         let lost_at = self.objects[object].copy().at().map(|(node, _)| node);
-        let Some(node) = self.home.filter(|home| Some(*home) != lost_at) else { return false };
+        // What the program put lies here, and it is its copy that cannot be read.
+        let is_elsewhere = |home: &NodeIndex| self.objects[object].task.is_none() || Some(*home) != lost_at;
+        let Some(node) = self.home.filter(is_elsewhere) else { return false };
         let Some(number) = self.put_back(object) else { return false };
         self.objects[object].is_at(node, number, false);
         true
     }
 
-    /// Puts a small output into the Owner's own store, where its bytes are known: another copy, of what the same attempt made. Its number.
+    /// Puts a small object into the Owner's own store, where its bytes are known: another copy, of what the same attempt or the program made. Its
+    /// number.
     pub(super) fn put_back(&mut self, object: Index) -> Option<CopyNumber> {
-        let (task, (maker, bytes)) = self.objects[object].task.zip(self.objects[object].kept_bytes())?;
+        let (maker, bytes) = self.objects[object].kept_bytes()?;
         if self.mixes(object, Some(maker)) {
             return None;
         }
-        let number = self.next_number(task)?;
+        let number = match self.objects[object].task {
+            Some(task) => self.next_number(task)?,
+            None => self.numbering.next_of_put()?,
+        };
         let (id, Output { rows, row_hash, .. }) = (self.objects[object].id, self.objects[object].output());
         self.resumed.forget(id);
         self.effects.push(Effect::Restore { copy: id.copy(self.job, number), maker, bytes, rows, row_hash });

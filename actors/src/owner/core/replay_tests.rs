@@ -1,5 +1,7 @@
 //! What is made again, and what is not, when nodes and objects are lost.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::world_tests::{INCARNATION, JOB, SECRET, World, node, offer, output, whole};
@@ -562,7 +564,30 @@ fn an_object_that_the_program_put_cannot_be_made_again() {
     world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), INCARNATION);
     let reader = world.submit_with("reader", &[Arg { source: Source::Object(object), parts: Parts::All }], at("a"));
     world.lose_argument(reader, Attempt::nth(1), world.lost(object, node("home"), Loss::Gone));
-    assert!(matches!(&world.failed, Some(JobError::Store { message }) if message.contains("is lost")));
+    assert_eq!(world.failed, Some(JobError::PutLost { object }));
+}
+
+#[test]
+fn few_bytes_that_the_program_put_are_put_back_as_often_as_they_are_lost() {
+    let mut world = World::new(&[("home", 1), ("a", 1)]);
+    world.owner.is_at_home(&node("home"), INCARNATION);
+    let object = ObjectId::from_u128(77 << 32);
+    world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), INCARNATION);
+    world.owner.keep_put(object, CopyNumber::FIRST, b"8 bytes!");
+    let reader = world.submit_with("reader", &[Arg { source: Source::Object(object), parts: Parts::All }], at("a"));
+    for attempt in 1..4 {
+        world.lose_argument(reader, Attempt::nth(attempt), world.lost(object, node("home"), Loss::Gone));
+        assert!(world.runs(reader) && world.failed.is_none(), "{:?}", world.failed);
+        assert_eq!(world.restored.len() as u32, attempt);
+    }
+    let copies: BTreeSet<_> = world.restored.iter().map(|(copy, _)| *copy).collect();
+    assert_eq!(copies.len(), 3, "each copy has a name of its own");
+    assert!(world.restored.iter().all(|(_, bytes)| **bytes == *b"8 bytes!"));
+    // Its own disk is full, say.
+    let (.., put_back) = world.owner.lookup(object).unwrap();
+    world.owner.not_restored(put_back);
+    world.settle();
+    assert_eq!(world.failed, Some(JobError::PutLost { object }));
 }
 
 #[test]

@@ -206,6 +206,14 @@ impl OwnerState {
         }
     }
 
+    /// The bytes of what the program put: they are put back where its copy is lost.
+    pub(super) fn keep_put(&mut self, object: ObjectId, number: CopyNumber, bytes: &[u8]) {
+        // Of what was put before, and is there still, they are known.
+        if let Some((index, _)) = self.that_counts(object, number) {
+            self.objects[index].keep_bytes(number, bytes);
+        }
+    }
+
     /// Somebody waits for an object.
     pub(super) fn track(&mut self, object: ObjectId, tracker: Tracker) {
         let Some(index) = self.object_of(object) else {

@@ -456,8 +456,8 @@ fn what_the_program_put_is_an_error_for_who_would_read_it_again_when_it_is_lost_
     world.crash(&node("b"), false);
     world.owner.track(reader.output(0), 1);
     world.settle();
-    let gone = format!("object {put}, which the program put into the store, is lost");
-    assert_eq!(world.resolved[&1], Err(JobError::Store { message: gone.clone() }));
+    let gone = JobError::PutLost { object: put };
+    assert_eq!(world.resolved[&1], Err(gone.clone()));
     let members = [put];
     assert!(world.owner.object_of(put).is_some());
     world.owner.make_set(SetId::of(&members), &members, None);
@@ -465,7 +465,7 @@ fn what_the_program_put_is_an_error_for_who_would_read_it_again_when_it_is_lost_
     let late = world.submit("late", &[set]);
     world.owner.track(late.output(0), 2);
     world.settle();
-    assert_eq!(world.resolved[&2], Err(JobError::Store { message: gone }));
+    assert_eq!(world.resolved[&2], Err(gone));
 }
 
 #[test]

@@ -127,6 +127,17 @@ pub(super) struct Numbering {
     pub(super) run: u32,
     /// Most numbers that a task can be given in a run.
     pub(super) most: u32,
+    /// How many copies of what the program had put were put back.
+    pub(super) put_back: u32,
+}
+
+impl Numbering {
+    /// The next number for a copy of what the program had put, which no other such copy of this run has.
+    pub(super) fn next_of_put(&mut self) -> Option<CopyNumber> {
+        let number = CopyNumber::put_back(self.run, self.put_back)?;
+        self.put_back += 1;
+        Some(number)
+    }
 }
 
 /// Options of tasks, each once, and what tasks need.
@@ -224,7 +235,7 @@ impl OwnerState {
             edges: Arena::default(),
             by_edge: BTreeMap::new(),
             ended: Ended::default(),
-            numbering: Numbering { run: 0, most: CopyNumber::PER_RUN },
+            numbering: Numbering { run: 0, most: CopyNumber::PER_RUN, put_back: 0 },
             resumed: Resumed::default(),
             home: None,
             wanted: Vec::new(),

@@ -1,7 +1,7 @@
 //! What is said of groups of rows.
 
 use exobus_actors::job_kind;
-use exobus_actors::spec::{Field, Fields, Need, Plan, SpecError, Takes};
+use exobus_actors::spec::{Field, Fields, Plan, SpecError, Takes};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};
 
 use super::{
@@ -19,10 +19,9 @@ const FIELDS: &[Field] = &[
         "by",
         Takes::Texts,
         "[\"city\", \"day\"]",
-        "Columns of which rows that are alike are a group, or paths to fields of structs.",
+        "Columns of which rows that are alike are a group, or paths to fields of structs. Unless it is said, all rows are one group, also where there are none.",
     )
-    .shown()
-    .needed(Need::Always),
+    .shown(),
     Field::new(
         "agg",
         Takes::Text,

@@ -194,12 +194,21 @@ impl ReadOptions {
             found.map(|(path, _)| path[0]).ok_or_else(|| no_column(table, path))
         };
         let mut columns = needed.iter().map(column).collect::<Result<Vec<usize>, TableError>>()?;
+        if columns.is_empty() {
+            // Rows are counted by one that costs little.
+            let fields = table.fields().iter().enumerate();
+            columns.extend(
+                fields
+                    .min_by_key(|(_, field)| field.data_type().primitive_width().unwrap_or(usize::MAX))
+                    .map(|(at, _)| at),
+            );
+        }
         columns.sort_unstable();
         columns.dedup();
         Ok(table.project(&columns)?)
     }
 
-    /// The same for a job that looks at these columns, or paths to fields of structs, alone.
+    /// The same for a job that looks at these columns, or paths to fields of structs, alone; where there are none, at one of the table, for its rows.
     pub(crate) fn of_columns(&self, needed: Vec<String>) -> Self {
         Self { needed: Some(needed), ..self.clone() }
     }

@@ -121,9 +121,6 @@ pub(super) struct EncodedColumn {
 
 /// The columns of a key, as [`KeyEncoder::new`] has them.
 pub(super) fn key_columns(schema: &Schema, key: &[KeyColumn]) -> Result<Vec<EncodedColumn>, TableError> {
-    if key.is_empty() {
-        return Err(TableError::NoKey);
-    }
     let column = |key: &KeyColumn| {
         let (path, data_type) =
             find_column(schema.fields(), &key.column)?.ok_or_else(|| unknown(schema, &key.column))?;
@@ -136,10 +133,10 @@ pub(super) fn key_columns(schema: &Schema, key: &[KeyColumn]) -> Result<Vec<Enco
 }
 
 impl KeyEncoder {
-    /// Of columns of this schema, the first decides first.
+    /// Of columns of this schema, the first decides first. Of no column, all rows have the same key, which has no bytes.
     ///
     /// # Errors
-    /// [`TableError::NoKey`]: no column; [`TableError::NoColumn`], [`TableError::NoOrder`]; [`TableError::NamesAlike`]: two columns have the name.
+    /// [`TableError::NoColumn`], [`TableError::NoOrder`]; [`TableError::NamesAlike`]: two columns have the name.
     pub fn new(schema: &Schema, key: &[KeyColumn]) -> Result<Self, TableError> {
         let columns = key_columns(schema, key)?;
         Ok(Self { width: schema.fields().len(), columns })

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, SchemaRef};
-use arrow_select::concat::concat_batches;
 
-use super::border::Border;
+use super::border::Waiting;
 use super::{SinkError, check_rows};
 use crate::sources::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, MemoryBudget, Reservation};
 
@@ -26,8 +25,7 @@ pub(crate) fn batch_memory(bytes: u64) -> u64 {
 pub struct IpcSink<W: Write> {
     writer: FileWriter<W>,
     schema: SchemaRef,
-    waiting: Vec<RecordBatch>,
-    border: Border,
+    waiting: Waiting,
     rows: u64,
     memory: Reservation,
 }
@@ -40,11 +38,11 @@ impl<W: Write> IpcSink<W> {
     pub fn new(write: W, schema: &SchemaRef, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SinkError> {
         let memory = Reservation::of(budget, batch_memory(0)).map_err(denied)?;
         let writer = FileWriter::try_new(write, schema).map_err(failed)?;
-        let border = Border::new(BATCH_ROWS_MAX as u64, BATCH_BYTES_MAX);
-        Ok(Self { writer, schema: schema.clone(), waiting: Vec::new(), border, rows: 0, memory })
+        let waiting = Waiting::new(BATCH_ROWS_MAX as u64, BATCH_BYTES_MAX);
+        Ok(Self { writer, schema: schema.clone(), waiting, rows: 0, memory })
     }
 
-    /// Writes rows. Those of a batch that is not full wait, with the memory of what they are of.
+    /// Writes rows. Those of a batch that is not full wait.
     ///
     /// # Errors
     /// Rows of another schema, memory that was denied, and what `write` says; the file cannot be finished then.
@@ -52,27 +50,23 @@ impl<W: Write> IpcSink<W> {
         check_rows(&self.schema, batch)?;
         let mut at = 0;
         while at < batch.num_rows() {
-            let rows = self.border.take(batch, at);
+            let rows = self.waiting.take(batch, at);
             if rows == 0 {
                 self.end_batch()?;
                 continue;
             }
-            self.memory.at_least(batch_memory(self.border.bytes())).map_err(denied)?;
-            self.waiting.push(batch.slice(at, rows));
+            self.memory.at_least(batch_memory(self.waiting.bytes())).map_err(denied)?;
             at += rows;
         }
         self.rows += batch.num_rows() as u64;
-        Ok(())
+        self.waiting.keep_alone().map_err(failed)
     }
 
     fn end_batch(&mut self) -> Result<(), SinkError> {
-        let batch = match self.waiting.as_slice() {
-            [one] => one.clone(),
-            several => concat_batches(&self.schema, several).map_err(failed)?,
-        };
-        self.waiting.clear();
-        self.border.end();
-        self.writer.write(&batch).map_err(failed)
+        match self.waiting.end(&self.schema).map_err(failed)? {
+            Some(batch) => self.writer.write(&batch).map_err(failed),
+            None => Ok(()),
+        }
     }
 
     /// Writes the directory, and gives back what was written to and how many rows there are.
@@ -80,9 +74,7 @@ impl<W: Write> IpcSink<W> {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn finish(mut self) -> Result<(W, u64), SinkError> {
-        if !self.border.is_empty() {
-            self.end_batch()?;
-        }
+        self.end_batch()?;
         self.writer.finish().map_err(failed)?;
         Ok((self.writer.into_inner().map_err(failed)?, self.rows))
     }

@@ -3,10 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, UInt32Array};
+use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
-use arrow_select::concat::concat_batches;
-use arrow_select::take::take_record_batch;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::ParquetError;
@@ -14,7 +12,7 @@ use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::border::Border;
+use super::border::{Border, Waiting};
 use super::dictionaries::{looked_at, of_many_values};
 use super::encoders::{LARGE_BYTES, PAGE_BYTES, encoder_bytes, encoders_bytes, largest_page, passing_bytes};
 use super::{Compression, SinkError, check_rows};
@@ -71,15 +69,10 @@ pub struct ParquetSink<W: Write + Send> {
     schema: SchemaRef,
     columns: Columns,
     border: Border,
-    strip: Strip,
+    /// Rows that wait to be given to the library.
+    strip: Waiting,
     rows: u64,
     memory: Reservation,
-}
-
-/// Rows that wait to be given to the library, and where they end.
-struct Strip {
-    rows: Vec<RecordBatch>,
-    border: Border,
 }
 
 /// A file, of which the first rows say how it is written.
@@ -154,7 +147,7 @@ impl<W: Write + Send> ParquetSink<W> {
         let memory = Reservation::of(budget, columns.foretold(0)).map_err(denied)?;
         let file = File::Begun(Box::new(Begun { write, properties, rows: Vec::new(), border: looked_at() }));
         let border = Border::new(options.group_rows, GROUP_BYTES);
-        let strip = Strip { rows: Vec::new(), border: Border::new(STRIP_ROWS, STRIP_BYTES) };
+        let strip = Waiting::new(STRIP_ROWS, STRIP_BYTES);
         Ok(Self { file, schema: schema.clone(), columns, border, strip, rows: 0, memory })
     }
 
@@ -178,7 +171,7 @@ impl<W: Write + Send> ParquetSink<W> {
             self.open()?;
         }
         self.write_rows(&batch.slice(from, batch.num_rows() - from))?;
-        self.strip.keep_alone()
+        self.strip.keep_alone().map_err(in_memory)
     }
 
     /// Opens the file as the rows that wait say, and writes them.
@@ -220,27 +213,20 @@ impl<W: Write + Send> ParquetSink<W> {
     fn write_strips(&mut self, rows: &RecordBatch) -> Result<(), SinkError> {
         let mut at = 0;
         while at < rows.num_rows() {
-            let some = self.strip.border.take(rows, at);
+            let some = self.strip.take(rows, at);
             if some == 0 {
                 self.end_strip()?;
                 continue;
             }
-            let bytes = self.columns.foretold(self.border.bytes()) + STRIP_FACTOR * self.strip.border.bytes();
+            let bytes = self.columns.foretold(self.border.bytes()) + STRIP_FACTOR * self.strip.bytes();
             self.memory.at_least(bytes).map_err(denied)?;
-            self.strip.rows.push(rows.slice(at, some));
             at += some;
         }
         Ok(())
     }
 
     fn end_strip(&mut self) -> Result<(), SinkError> {
-        let batch = match self.strip.rows.as_slice() {
-            [] => return Ok(()),
-            [one] => one.clone(),
-            several => concat_batches(&self.schema, several).map_err(in_memory)?,
-        };
-        self.strip.rows.clear();
-        self.strip.border.end();
+        let Some(batch) = self.strip.end(&self.schema).map_err(in_memory)? else { return Ok(()) };
         let writer = self.writer()?;
         writer.write(&batch).map_err(failed)?;
         // What the library has is looked at, should it have more than was foretold.
@@ -276,16 +262,6 @@ impl<W: Write + Send> ParquetSink<W> {
             File::Open(writer) => Ok((writer.into_inner().map_err(failed)?, self.rows)),
             _ => Err(failed(ParquetError::General("the file could not be opened".to_owned()))),
         }
-    }
-}
-
-impl Strip {
-    /// Has the rows that wait be there alone, where they are some of a batch.
-    fn keep_alone(&mut self) -> Result<(), SinkError> {
-        let Some(last) = self.rows.pop() else { return Ok(()) };
-        let all = UInt32Array::from_iter_values(0..last.num_rows() as u32);
-        self.rows.push(take_record_batch(&last, &all).map_err(in_memory)?);
-        Ok(())
     }
 }
 

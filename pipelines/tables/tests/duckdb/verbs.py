@@ -146,7 +146,9 @@ def check_group(oracle, written, by, aggregates, having, top, size):
     keys, terms = ordered(oracle, "k", key)
     columns = {f"a{at}": aggregate["column"] for at, aggregate in enumerate(aggregates) if aggregate["column"] and aggregate["function"] not in groups.BY_ROW}
     selects = [f"{groups.expression(aggregate, f'a{at}')} as v{at}" for at, aggregate in enumerate(aggregates)]
-    query = f"select {', '.join([*keys, *selects])} from {oracle.rows_of({**keys, **columns})} group by {', '.join(keys)}"
+    query = f"select {', '.join([*keys, *selects])} from {oracle.rows_of({**keys, **columns})}"
+    if keys:
+        query += f" group by {', '.join(keys)}"
     if having:
         query += " having count(*) > 1"
     order = terms
@@ -158,7 +160,8 @@ def check_group(oracle, written, by, aggregates, having, top, size):
         per_terms = ordered(oracle, "k", key[: len(per)])[1] if per else []
         order = [*per_terms, *falling, *terms]
     values = ", ".join(f"v{at}" for at in range(len(aggregates)))
-    found = oracle.connection.sql(f"select {values} from ({query}) order by {', '.join(order)}").to_arrow_table()
+    ordered_by = f" order by {', '.join(order)}" if order else ""
+    found = oracle.connection.sql(f"select {values} from ({query}){ordered_by}").to_arrow_table()
     ids = found.column("v0").combine_chunks().cast(pa.int64())
     return lengths_differ(written, size, "even") or order_differs(oracle, written, ids, key) or groups.differ(oracle, written, by, aggregates, found)
 

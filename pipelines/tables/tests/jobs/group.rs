@@ -170,3 +170,29 @@ async fn groups_that_do_not_meet_their_condition_are_left_out_and_a_table_withou
     let report = run(&table, "none", (2, 64 * MIB), GroupTable { table: none, query }).await;
     assert_eq!((report.rows_read, report.rows, report.files), (0, 0, 1));
 }
+
+#[tokio::test]
+async fn without_columns_all_rows_are_one_group_which_is_there_without_rows_too() {
+    let table = Table::new(50_000);
+    let said = "count(*), sum(number) as s, max(number) as most, count_distinct(user) as users, quantile(number, 0.5) as middle, first(user) as user";
+    let row = async |output: &str, rewrite| {
+        let report = run(&table, output, (2, 64 * MIB), GroupTable { table: rewrite, query: query(&[], said) }).await;
+        assert_eq!((report.rows, report.files), (1, 1), "{output}");
+        let batches = batches_of(&table.path(output));
+        let of_numbers = ["count(*)", "most", "users", "middle"].map(|column| numbers(&batches, column)[0]);
+        (of_numbers, sums(&batches, "s")[0], texts(&batches, "user")[0].clone())
+    };
+    let users = users(table.rows).keys().filter(|(is_null, _)| !is_null).count() as i64;
+    let all = (0..table.rows).map(i128::from).sum();
+    assert_eq!(
+        row("all", table.rewrite("all", FileSize::Count(1))).await,
+        ([Some(50_000), Some(49_999), Some(users), Some(24_999)], Some(all), key_of(0).0)
+    );
+    let mut rewrite = table.rewrite("none", FileSize::Count(1));
+    rewrite.reading.filter = Some("number < 0".parse().unwrap());
+    assert_eq!(row("none", rewrite).await, ([Some(0), None, Some(0), None], None, None));
+    // No column is named at all.
+    let rewrite = table.rewrite("rows", FileSize::Count(1));
+    run(&table, "rows", (2, 64 * MIB), GroupTable { table: rewrite, query: query(&[], "count(*)") }).await;
+    assert_eq!(numbers(&batches_of(&table.path("rows")), "count(*)"), [Some(50_000)]);
+}

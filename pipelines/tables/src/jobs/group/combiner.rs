@@ -47,6 +47,14 @@ impl Combiner {
         })
     }
 
+    /// Adds the group that all rows are of, where there is none.
+    ///
+    /// # Errors
+    /// More memory is needed than there is.
+    pub(super) fn add_group_of_all(&mut self) -> Result<(), Unordered> {
+        self.add_keys(&BinaryArray::from_iter_values([[]]), |_| 0)
+    }
+
     pub(super) fn groups(&self) -> &Groups {
         &self.groups.groups
     }

@@ -40,6 +40,11 @@ impl Partial {
         Self { sampled: keys.len() as u64, groups_sampled, groups, map_rows, map_groups }
     }
 
+    /// Where all rows are one group, and none had to be sampled.
+    pub(super) fn of_all(map_rows: u64) -> Self {
+        Self { sampled: 0, groups_sampled: 0, groups: 1, map_rows, map_groups: map_rows.min(1) }
+    }
+
     /// Whether maps would pass on half of their rows at most.
     pub fn helps(&self) -> bool {
         self.map_groups * REDUCTION_MIN <= self.map_rows
@@ -50,6 +55,12 @@ impl fmt::Display for Partial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sampled, groups_sampled, groups, map_rows, map_groups } = self;
         let helps = if self.helps() { "helps" } else { "does not help" };
+        if (*sampled, *groups) == (0, 1) {
+            return write!(
+                f,
+                "all rows are one group: a map of {map_rows} rows would pass on {map_groups}, and aggregating before the exchange {helps}"
+            );
+        }
         write!(
             f,
             "{sampled} rows that were sampled are of {groups_sampled} groups, so there are some {groups} at least: a map of {map_rows} rows would pass on {map_groups}, and aggregating before the exchange {helps}"
@@ -75,6 +86,11 @@ mod tests {
         // Nothing is known of a table without rows.
         let none = Partial::new(Vec::new(), 0);
         assert_eq!((none.sampled, none.groups, none.map_groups), (0, 0, 0));
+        let of_all = Partial::of_all(9);
+        assert!(
+            of_all.helps()
+                && of_all.to_string().starts_with("all rows are one group: a map of 9 rows would pass on 1,")
+        );
         assert!(
             few.to_string().contains("2000 rows that were sampled are of 50 groups")
                 && few.to_string().ends_with("helps")

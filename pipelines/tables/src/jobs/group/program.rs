@@ -132,13 +132,15 @@ impl Planned {
         check_splits(&described, sizes)?;
         let maps = maps(&described, sizes);
         let chunk_bytes = sizes.input_bytes.div_ceil(maps.len().max(1) as u64).max(1);
-        let all_groups = sizes.input_bytes + rows * (GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);
+        let groups = if query.is_of_all() && !query.counts_values() { 1 } else { rows };
+        let all_groups = sizes.input_bytes + groups * (GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);
         let at_once = sizes.memory_bytes / (GROUPS_SHARE * u64::from(sizes.executors_per_node.max(1)));
         let for_memory = all_groups.div_ceil(at_once.max(1));
         let for_caches = (sizes.input_bytes / PARTITION_BYTES).min(PARTITIONS_MAX);
-        let partitions = u32::try_from(for_memory.max(for_caches).max(1)).unwrap_or(u32::MAX);
+        let partitions = if query.is_of_all() { 1 } else { for_memory.max(for_caches).max(1) };
+        let partitions = u32::try_from(partitions).unwrap_or(u32::MAX);
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
-        let groups_bytes = LOOK_BYTES + all_groups / u64::from(plan.partitions);
+        let groups_bytes = LOOK_BYTES + (all_groups / u64::from(plan.partitions)).min(at_once);
         let estimates = auto::estimates(sizes, maps.len(), &plan);
         Ok(Self { described, asked, written, sizes, maps, plan, groups_bytes, estimates })
     }
@@ -153,10 +155,16 @@ pub(super) async fn explain(
     let planned = Planned::of(futures, rewrite, query).await?;
     let Planned { described, sizes, maps, plan, estimates, .. } = planned;
     let arrangement = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
-    let layout = futures.put(&described.layout)?;
-    let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, 1).await?;
     let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
-    let partial = Partial::new(keys, rows / maps.len().max(1) as u64);
+    let map_rows = rows / maps.len().max(1) as u64;
+    let partial = match query.is_of_all() {
+        true => Partial::of_all(map_rows),
+        false => {
+            let layout = futures.put(&described.layout)?;
+            let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, 1).await?;
+            Partial::new(keys, map_rows)
+        }
+    };
     let (input_bytes, maps) = (described.input_bytes(), maps.len() as u64);
     Ok(ExplainedGroup { partial, shuffled: Explained { input_bytes, sizes, maps, plan, estimates } })
 }

@@ -18,7 +18,7 @@ use crate::semantics::{KEY_VERSION, KeyColumn, KeyDecoder, KeyEncoder, KeyRows, 
 /// What is asked of the groups of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupQuery {
-    /// Columns, or paths to fields of structs: rows that are alike in all of them are a group.
+    /// Columns, or paths to fields of structs: rows that are alike in all of them are a group. Without any, all rows are one, which is there also where there are no rows.
     pub by: Vec<String>,
     /// What is said of each group.
     pub aggregates: Vec<Aggregate>,
@@ -42,8 +42,10 @@ pub struct Top {
 impl GroupQuery {
     /// Refuses what is none for any table: the field of a spec that says it, and why not.
     pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
-        if self.by.is_empty() {
-            return Err(("by", "groups are told apart by a column at least: `by = \"COLUMN\"`".to_owned()));
+        if self.by.is_empty() && self.aggregates.is_empty() {
+            let what =
+                "without columns of `by` all rows are one group, of which nothing is said: `agg = \"count(*)\"`, say";
+            return Err(("agg", what.to_owned()));
         }
         if let Some(column) = twice(&self.by) {
             return Err(("by", format!("`by` names {column} twice")));
@@ -71,6 +73,16 @@ impl GroupQuery {
 
     fn is_per(&self, column: &str) -> bool {
         self.top.as_ref().is_some_and(|top| top.per.iter().any(|per| per == column))
+    }
+
+    /// Whether all rows are one group.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.by.is_empty()
+    }
+
+    /// Whether values of groups are counted one by one.
+    pub(super) fn counts_values(&self) -> bool {
+        self.aggregates.iter().any(|aggregate| aggregate.function.is_of_values())
     }
 
     /// The columns that are read.
@@ -351,6 +363,9 @@ impl Grouping {
     /// What is wrong with one of some groups, which have these columns: with the group, where it is said which of them it is.
     pub(super) fn of_group(&self, error: TableError, columns: &[ArrayRef]) -> TableError {
         let TableError::SumOverflows { row: Some(row), .. } = error else { return error };
+        if self.by.is_empty() {
+            return error;
+        }
         let shown = |(field, column): (&FieldRef, &ArrayRef)| format!("{} = {}", field.name(), Value::of(column, row));
         let named = self.schema.fields().iter().zip(columns).take(self.by.len());
         let group = named.map(shown).collect::<Vec<_>>().join(", ");

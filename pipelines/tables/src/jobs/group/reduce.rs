@@ -86,6 +86,9 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
             Ok(())
         })?);
     }
+    if params.asked.query().is_of_all() {
+        combiner.add_group_of_all().map_err(|error| budget.of_groups(error))?;
+    }
     let mut rows = WrittenRows::new(params.asked.query(), layout, &budget)?;
     let mut finish = Finish::new(&grouping, &combiner, &budget.shared()).map_err(|error| budget.of_groups(error))?;
     while let Some(batch) = finish.next().map_err(of_table)? {
