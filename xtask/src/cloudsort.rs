@@ -98,8 +98,6 @@ struct Server {
 
 impl Server {
     fn start(workspace: &Workspace, root: &Path) -> Result<Self> {
-        let build = ["build", "--release", "-p", "exobus-objects", "--features", "server", "--example", "s3_server"];
-        run_visibly(&mut workspace.cargo(&build))?;
         let mut command = Command::new(workspace.target_dir.join("release/examples/s3_server"));
         let mut child =
             command.arg(root).arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().context("start the server")?;
@@ -119,7 +117,9 @@ impl Drop for Server {
 
 /// Runs the three steps over so many GB in `folder`, and prints what they cost here and at 100 TB.
 pub fn run(workspace: &Workspace, gigabytes: u64, folder: &Path, memory: &str) -> Result<()> {
-    run_visibly(&mut workspace.cargo(&["build", "--release", "-p", "exobus"]))?;
+    // As everything of the workspace is built, so that it is built once.
+    let build = ["build", "--release", "--workspace", "--all-features", "--bins", "--example", "s3_server"];
+    run_visibly(&mut workspace.cargo(&build))?;
     let binary = workspace.target_dir.join("release/exobus");
     fs::create_dir_all(folder.join("buckets/sort")).context("make a bucket")?;
     let server = Server::start(workspace, &folder.join("buckets"))?;

@@ -308,6 +308,26 @@ impl Store {
             false => Err(s3_error!(NoSuchUpload)),
         }
     }
+
+    async fn complete(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        let _turn = self.turn.lock().await;
+        let upload = request.input.upload_id.clone();
+        self.sees_upload(&upload)?;
+        let parts = request.input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_ref());
+        let is_lost = |part: &CompletedPart| {
+            let number = part.part_number.unwrap_or_default();
+            !self.root.join(format!(".upload_id-{upload}.part-{number}")).exists()
+        };
+        if parts.is_some_and(|parts| parts.iter().any(is_lost)) {
+            return Err(s3_error!(InvalidPart));
+        }
+        let done = self.files.complete_multipart_upload(request).await?;
+        lock(&self.uploads).remove(&upload);
+        Ok(done)
+    }
 }
 
 #[async_trait::async_trait]
@@ -409,20 +429,10 @@ impl S3 for Store {
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        let _turn = self.turn.lock().await;
-        let upload = request.input.upload_id.clone();
-        self.sees_upload(&upload)?;
-        let parts = request.input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_ref());
-        let is_lost = |part: &CompletedPart| {
-            let number = part.part_number.unwrap_or_default();
-            !self.root.join(format!(".upload_id-{upload}.part-{number}")).exists()
-        };
-        if parts.is_some_and(|parts| parts.iter().any(is_lost)) {
-            return Err(s3_error!(InvalidPart));
-        }
-        let done = self.files.complete_multipart_upload(request).await?;
-        lock(&self.uploads).remove(&upload);
-        Ok(done)
+        // It copies parts, which takes long for large ones: a client that does not wait for that leaves no half of it, and hears how it ended when it asks again.
+        let (store, upload) = (self.clone(), request.input.upload_id.clone());
+        let completion = tokio::spawn(async move { store.complete(request).await });
+        completion.await.unwrap_or_else(|error| Err(s3_error!(error, InternalError, "complete upload {upload}")))
     }
 
     async fn abort_multipart_upload(
