@@ -72,10 +72,18 @@ fn group_for_people(explained: &ExplainedGroup) -> String {
 }
 
 fn join_for_people(explained: &ExplainedJoin) -> String {
-    let ExplainedJoin { broadcast, table_bytes, frequent, broadcast_bytes, shuffled } = explained;
+    let ExplainedJoin { broadcast, table_bytes, frequent, filtered, broadcast_bytes, shuffled } = explained;
     let [left, right] = table_bytes.map(bytes);
     let broadcast = match broadcast {
-        None => "no table is broadcast: rows of both come together by their keys".to_owned(),
+        None => {
+            let left_out = |side: &String| {
+                format!(
+                    "; rows of the {side} table are left out where they are read, as far as a filter of the other one's keys knows that they match nothing"
+                )
+            };
+            let left_out = filtered.as_ref().map_or_else(String::new, left_out);
+            format!("no table is broadcast: rows of both come together by their keys{left_out}")
+        }
         Some(side) => format!(
             "the {side} table is broadcast: each task that reads the other one has all of it, the output is in the order of that one, and no row of it goes to another node; \
              with --broadcast never rows of both would come together by their keys"

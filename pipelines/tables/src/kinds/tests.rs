@@ -230,7 +230,7 @@ fn tables_are_joined_and_what_begins_with_right_is_of_the_right_one() {
     let spec = files.spec("join", "table.csv", &more(all));
     for (plan, program, writes) in [
         (spec.plan().unwrap(), "table.join@1", &[PathBuf::from("/out")][..]),
-        (spec.explain().unwrap(), "table.join.explain@1", &[]),
+        (spec.explain().unwrap(), "table.join.explain@2", &[]),
     ] {
         assert_eq!((plan.program.as_str(), &plan.writes[..]), (program, writes));
         assert_eq!(plan.reads, [files.path("table.csv"), files.path("records")]);

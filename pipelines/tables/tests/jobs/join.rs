@@ -305,6 +305,32 @@ async fn the_same_files_whatever_the_strategy_the_memory_and_the_executors_are()
     assert!(maps.len() >= 2, "rows came to maps otherwise: {maps:?}");
 }
 
+/// A filter of its keys leaves out most rows of the other table, where such rows are not written.
+#[tokio::test]
+async fn a_table_that_is_much_smaller_meets_the_rows_of_the_other_one_that_have_its_keys() {
+    let large = || keys(150_000, 0..30_000, 0);
+    let small = || keys(2_000, 29_000..50_000, 1_000_003);
+    for (name, tables) in
+        [("right", Tables::new(large(), small(), 4_000)), ("left", Tables::new(small(), large(), 4_000))]
+    {
+        for kind in KINDS {
+            let output = format!("{name}-{kind}");
+            tables.check(&output, tables.params(&output, TWO_COLUMNS, kind, 3), Order::Key).await;
+        }
+        let mut first = None;
+        for (strategy, memory) in
+            Strategy::ALL.map(|strategy| (Some(strategy), 64 * MIB)).into_iter().chain([(None, 256 * MIB)])
+        {
+            let output = format!("{name}-{strategy:?}-{memory}");
+            let mut params = tables.params(&output, ONE_COLUMN, JoinKind::Inner, 3);
+            params.table.strategy = strategy;
+            tables.run((2, memory), params).await.unwrap_or_else(|error| panic!("{output}: {error}"));
+            let files = tables.table.bytes_of(&output);
+            assert!(*first.get_or_insert_with(|| files.clone()) == files, "{output}: the files are others");
+        }
+    }
+}
+
 /// Nine of ten rows of the left table have one key, which is in the middle or null; some rows of the right one have it, and some have none.
 fn with_a_heavy_key(heavy: Option<i64>) -> Tables {
     let of_left = |row: i64| match row % 10 {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::cuts::{Borders, HeavyKey};
+use super::filter::{Sieve, write_hashes};
 use super::query::{JoinQuery, Joined, Side};
 use super::rows::{OrderedRows, Rows, place_of};
 use super::sorted::Sorted;
@@ -141,10 +142,14 @@ pub(super) fn bind(context: &mut TaskContext<'_>, params: BindParams) -> Result<
     Ok([encoded(with_places(left)?)?, encoded(with_right_places(right)?)?])
 }
 
-/// What `map` is told. Its arguments are the layouts of both tables, the borders of partitions and the pieces that it reads.
+/// What `map` is told. Its arguments are the layouts of both tables, the borders of partitions, the pieces that it reads, and perhaps a filter of the keys of the other table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
     pub(super) side: Side,
+    /// Whether its third output is to be the hashes of its keys.
+    pub(super) says_keys: bool,
+    /// Whether there is a filter.
+    pub(super) is_filtered: bool,
     pub(super) reading: Reading,
     pub(super) arranged: Arranged,
     pub(super) row_bytes_max: RowLimit,
@@ -160,7 +165,7 @@ pub(super) struct Mapped {
 }
 
 /// Rows of some splits of one table, in order, as an object with a part for each partition; its second output is [`Mapped`].
-#[task(name = "join.map", deterministic = true)]
+#[task(name = "join.map", version = 2, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     let (budget, side) = (TaskBudget::new(context), params.side);
     let tables = Tables::of(context, &params.arranged)?;
@@ -170,7 +175,12 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 3, &budget)?;
     let kind = params.arranged.query.kind;
     let keeps_nulls = if side == Side::Left { kind.keeps_left() } else { kind.keeps_right() };
-    let mut rows = Rows::new((table, &tables.joined, side), arranger, keeps_nulls, &budget);
+    let filter = params.is_filtered.then(|| context.block(4));
+    let sieve = filter.as_deref().map(|blocks| {
+        let key = params.arranged.of(side).key().unwrap_or_default();
+        Sieve::of(blocks, (table.layout.schema(), key), Reservation::none(&budget.shared()))
+    });
+    let mut rows = Rows::new((table, &tables.joined, side), arranger, (keeps_nulls, sieve.transpose()?), &budget);
     for piece in &pieces {
         rows.read(context, &reader, (piece, &pieces))?;
     }
@@ -193,6 +203,9 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         })?;
     }
     mapped.divided = mapped.passed - ordered.len() as u64;
+    if params.says_keys {
+        write_hashes(context, 2, &ordered)?;
+    }
     write_value(context, 1, &mapped)
 }
 

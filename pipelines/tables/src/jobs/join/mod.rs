@@ -7,7 +7,7 @@
 //! 5. *commit*: when each row that was read has come to a file.
 //!
 //! A key with more rows on the left than a file has is divided by their places: its rows of the right table go to each of these files. A key with a null matches nothing. Rows that match nothing
-//! are written where the kind of the join says so, and are left out before the exchange where it does not and their key is null.
+//! are written where the kind of the join says so, and are left out before the exchange where it does not: where their key is null, and where one table is much smaller, most of the others, too ([`filter`]).
 //!
 //! Where one of the tables is small all of that is left out, and each task that reads the other one has all of it ([`broadcast`]), or one piece of it after the other where it has no room.
 //!
@@ -17,6 +17,7 @@ mod assemble;
 mod broadcast;
 mod cuts;
 mod exchange;
+mod filter;
 mod found;
 mod matching;
 mod pairs;
@@ -78,6 +79,8 @@ pub struct ExplainedJoin {
     pub table_bytes: [u64; 2],
     /// The most frequent key of the left table and of the right one, by a sample; `None`: the table has no row with a key that might be written.
     pub frequent: [Option<FrequentKey>; 2],
+    /// The table of which rows would be left out where they are read, left or right, since no row of the other one has their key, as a filter of these says; `None`: none. Where a table is broadcast there is no filter.
+    pub filtered: Option<String>,
     /// Bytes that would go from node to node if the left table were broadcast, and if the right one were; `None`: no join of this kind broadcasts it.
     pub broadcast_bytes: [Option<u64>; 2],
     /// What it would do, or would have done, where none is.
@@ -114,7 +117,7 @@ impl fmt::Display for FrequentKey {
 ///
 /// # Errors
 /// As of [`join`].
-#[program(name = "table.join.explain", version = 1, paths = super::read_paths)]
+#[program(name = "table.join.explain", version = 2, paths = super::read_paths)]
 pub async fn explain(futures: Futures, params: JoinTables) -> Result<ExplainedJoin, JobError> {
     program::explain(&futures, &params).await
 }

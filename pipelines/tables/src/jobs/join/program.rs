@@ -18,6 +18,7 @@ use super::assemble::{AssembleParams, Turn, assemble};
 use super::broadcast::{self, small_side};
 use super::cuts::{JoinCuts, Share, frequent_keys, join_cuts};
 use super::exchange::{Arranged, BindParams, MapParams, Mapped, MergeParams, bind, map, merge};
+use super::filter::{Filtering, make_filter};
 use super::query::{Joined, Side};
 use super::reduce::{ReduceParams, Reduced, StretchParams, Stretched, reduce, stretch};
 use super::{ExplainedJoin, JoinTables};
@@ -49,6 +50,11 @@ struct Joining {
     parts: PartsRead,
     /// What files are, but for their names.
     file: FileParams,
+    /// Which table says its keys to maps of the other one.
+    filtering: Option<Filtering>,
+    /// The hashes of its keys, until all of its maps are there and the filter is made of them.
+    hashes: RefCell<Vec<ObjectRef>>,
+    filter: RefCell<Option<ObjectRef>>,
     /// The second output of each map.
     mapped: RefCell<Vec<ObjectRef>>,
     /// Rows of partitions that are stretches or cells of a file.
@@ -64,11 +70,24 @@ impl Job for Joining {
         let (side, pieces) = &self.maps[index];
         let reading = self.readings[*side as usize].clone();
         let arranged = self.arranged.clone();
-        let params = MapParams { side: *side, reading, arranged, row_bytes_max: self.row_bytes_max };
+        let says_keys = self.filtering.is_some_and(|filtering| filtering.by == *side);
+        let filter = if says_keys { None } else { self.filter(futures)? };
+        let params = MapParams {
+            side: *side,
+            says_keys,
+            is_filtered: filter.is_some(),
+            reading,
+            arranged,
+            row_bytes_max: self.row_bytes_max,
+        };
         let options = options(place, map_outside_bytes(pieces, self.about.columns));
         let pieces = futures.put_value(pieces)?;
-        let args = self.args(&[self.borders.arg(), pieces.arg()]);
-        let [parts, mapped] = two(futures.submit_many(map, &params, &args, 2, options)?)?;
+        let mut args = self.args(&[self.borders.arg(), pieces.arg()]);
+        args.extend(filter.as_ref().map(ObjectRef::arg));
+        let outputs = 2 + u32::from(says_keys);
+        let mut made = futures.submit_many(map, &params, &args, outputs, options)?;
+        self.hashes.borrow_mut().extend(made.drain(2..));
+        let [parts, mapped] = two(made)?;
         self.mapped.borrow_mut().push(mapped);
         Ok(parts)
     }
@@ -110,6 +129,18 @@ fn writing(file: &FileParams, place: Place, outside_bytes: u64) -> TaskOptions {
 impl Joining {
     fn args(&self, others: &[Arg]) -> Vec<Arg> {
         self.layouts.iter().map(ObjectRef::arg).chain(others.iter().cloned()).collect()
+    }
+
+    /// The filter of the keys of the small table, when all maps of that were submitted; they are before those of the other one.
+    fn filter(&self, futures: &Futures) -> Result<Option<ObjectRef>, JobError> {
+        let Some(filtering) = self.filtering else { return Ok(None) };
+        let maps = self.maps.iter().filter(|(side, _)| *side == filtering.by).count();
+        if self.filter.borrow().is_none() && self.hashes.borrow().len() == maps {
+            let args: Vec<Arg> = self.hashes.take().iter().map(ObjectRef::arg).collect();
+            let options = TaskOptions { outside_bytes: LOOK_BYTES + filtering.bytes(), ..TaskOptions::default() };
+            *self.filter.borrow_mut() = Some(futures.submit_with(make_filter, &filtering.params(), &args, options)?);
+        }
+        Ok(self.filter.borrow().clone())
     }
 
     /// What the file of this number is.
@@ -172,6 +203,7 @@ struct Planned {
     sizes: Sizes,
     about: FileAbout,
     maps: Vec<(Side, Vec<Piece>)>,
+    filtering: Option<Filtering>,
     plan: Plan,
     /// What each strategy would do, the one first that is taken unless another one is told.
     estimates: Vec<Estimate>,
@@ -235,7 +267,10 @@ impl Planned {
         let key_bytes = Arranged::new(params.query.clone()).of(Side::Left).key_bytes();
         let about = FileAbout { bytes, rows, columns, key_bytes, sink_bytes };
         let of_side = |side: Side| maps(&described[side as usize], sizes).into_iter().map(move |pieces| (side, pieces));
-        let maps: Vec<(Side, Vec<Piece>)> = Side::BOTH.into_iter().flat_map(of_side).collect();
+        let filtering = Filtering::of(params.query.kind, &described, sizes);
+        // Those that say their keys are first.
+        let first = filtering.map_or(Side::Left, |filtering| filtering.by);
+        let maps: Vec<(Side, Vec<Piece>)> = [first, first.other()].into_iter().flat_map(of_side).collect();
         let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
@@ -243,7 +278,7 @@ impl Planned {
         let strategy = params.table.strategy.unwrap_or(estimates[0].strategy);
         let parts = auto::parts_read(strategy, maps.len() as u64, &plan);
         check_file(sizes, (about, parts, maps.len() as u64))?;
-        Ok(Self { described, joined, sizes, about, maps, plan, estimates, strategy })
+        Ok(Self { described, joined, sizes, about, maps, filtering, plan, estimates, strategy })
     }
 
     fn input_bytes(&self) -> u64 {
@@ -258,7 +293,7 @@ pub(super) async fn explain(futures: &Futures, params: &JoinTables) -> Result<Ex
     let table_bytes = [tables.described[0].value_bytes(), tables.described[1].value_bytes()];
     let planned = Planned::of(futures, params, tables)?;
     let input_bytes = planned.input_bytes();
-    let Planned { described, sizes, maps, plan, estimates, .. } = planned;
+    let Planned { described, sizes, maps, filtering, plan, estimates, .. } = planned;
     let layouts = [futures.put(&described[0].layout)?, futures.put(&described[1].layout)?];
     let arranged = Arranged::new(params.query.clone());
     let frequent = frequent_keys(futures, (&described, &layouts), &arranged, plan.partitions).await?;
@@ -269,7 +304,8 @@ pub(super) async fn explain(futures: &Futures, params: &JoinTables) -> Result<Ex
     };
     let broadcast_bytes = Side::BOTH.map(copied);
     let shuffled = Explained { input_bytes, sizes, maps: maps.len() as u64, plan, estimates };
-    Ok(ExplainedJoin { broadcast, table_bytes, frequent, broadcast_bytes, shuffled })
+    let filtered = filtering.map(|filtering| filtering.by.other().to_string());
+    Ok(ExplainedJoin { broadcast, table_bytes, frequent, filtered, broadcast_bytes, shuffled })
 }
 
 /// Joins two tables.
@@ -280,7 +316,7 @@ pub(super) async fn run(futures: Futures, name: &'static str, params: JoinTables
     }
     let planned = Planned::of(&futures, &params, tables)?;
     let input_bytes = planned.input_bytes();
-    let Planned { described, joined, sizes, about, maps, plan, strategy, .. } = planned;
+    let Planned { described, joined, sizes, about, maps, filtering, plan, strategy, .. } = planned;
     let output = outputs::Output::claim(&futures, &params.table.output, name).await?;
     let value_bytes = described.iter().map(Described::value_bytes).sum();
     futures.plan_stage("join.map", maps.len() as u64, value_bytes)?;
@@ -323,6 +359,9 @@ pub(super) async fn run(futures: Futures, name: &'static str, params: JoinTables
         about,
         parts,
         file,
+        filtering,
+        hashes: RefCell::default(),
+        filter: RefCell::default(),
         mapped: RefCell::default(),
         stretches: RefCell::default(),
     };

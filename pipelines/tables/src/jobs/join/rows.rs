@@ -6,6 +6,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use exobus_actors::registry::{TaskContext, TaskError};
 
+use super::filter::Sieve;
 use super::query::{Joined, Side};
 use crate::TableError;
 use crate::jobs::budget::{TaskBudget, Unordered};
@@ -22,6 +23,8 @@ pub(super) struct Rows<'a> {
     side: Side,
     /// Whether rows stay whose key has a null, which match nothing.
     keeps_nulls: bool,
+    /// What leaves out rows that match nothing, where these are not written.
+    sieve: Option<Sieve<'a>>,
     budget: &'a Arc<TaskBudget>,
     packer: Packer<'a>,
     batches: Vec<Batch<'a>>,
@@ -44,7 +47,7 @@ impl<'a> Rows<'a> {
     pub(super) fn new(
         (table, joined, side): (&'a Table, &'a Joined, Side),
         arranger: &'a Arranger,
-        keeps_nulls: bool,
+        (keeps_nulls, sieve): (bool, Option<Sieve<'a>>),
         budget: &'a Arc<TaskBudget>,
     ) -> Self {
         Self {
@@ -52,6 +55,7 @@ impl<'a> Rows<'a> {
             joined,
             side,
             keeps_nulls,
+            sieve,
             budget,
             packer: Packer::new(&table.layout, &budget.shared()),
             batches: Vec::new(),
@@ -76,9 +80,16 @@ impl<'a> Rows<'a> {
             let first = piece.first_place(rows.split) + rows.first_row;
             let placed = self.table.placed(&rows.batch, first).map_err(refused)?;
             self.read += placed.num_rows() as u64;
-            let batch = match self.joined.null_keys(self.side, &placed).filter(|_| !self.keeps_nulls) {
+            let mut left_out = self.joined.null_keys(self.side, &placed).filter(|_| !self.keeps_nulls);
+            if let Some(sieve) = &mut self.sieve
+                && let Some(others) = sieve.left_out(&placed).map_err(|error| self.budget.of_order(error))?
+            {
+                let nulls = left_out.get_or_insert_with(|| vec![false; others.len()]);
+                nulls.iter_mut().zip(others).for_each(|(is_left_out, is_other)| *is_left_out |= is_other);
+            }
+            let batch = match left_out.filter(|rows| rows.contains(&true)) {
                 None => Batch::read((placed, Vec::new()), (piece, rows), &self.budget.shared()),
-                Some(nulls) => Batch::copied(without(&placed, &nulls)?, &self.budget.shared()),
+                Some(left_out) => Batch::copied(without(&placed, &left_out)?, &self.budget.shared()),
             };
             let packed = self.packer.add(batch.map_err(denied)?, &mut self.batches);
             packed.map_err(|error| not_packed(self.budget, reader, pieces, error))?;
