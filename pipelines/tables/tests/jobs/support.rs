@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::builder::{Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use exobus_actors::event::{Event, EventKind, EventSink};
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
@@ -107,7 +108,7 @@ impl Table {
         self.run(node, "table.sort", async move |futures| sort(futures, params).await).await
     }
 
-    /// Runs a program on a node of its own, of so many executors and bytes of memory.
+    /// Runs a program on a node of its own, of so many executors and bytes of memory. Nothing goes wrong there, so no task runs again.
     pub async fn run(
         &self,
         (executors, memory_bytes): (usize, u64),
@@ -117,8 +118,16 @@ impl Table {
         let mut options = NodeOptions::alone(executors, memory_bytes);
         options.store.spill_dirs = vec![self.path("spill")];
         let node = Node::start(options).unwrap();
-        let result = node.run(JobId::new(), name, None, program).await.0;
+        let again = Arc::new(Mutex::new(Vec::new()));
+        let seen = again.clone();
+        let events = EventSink::new(move |event: Event| {
+            if let EventKind::TaskReplayed { stage, .. } = event.kind {
+                seen.lock().unwrap().push(stage);
+            }
+        });
+        let result = node.run(JobId::new(), name, Some(events), program).await.0;
         node.stop();
+        assert!(again.lock().unwrap().is_empty(), "tasks ran again, though nothing was lost: {again:?}");
         result
     }
 

@@ -136,7 +136,9 @@ impl Joining {
         let Some(filtering) = self.filtering else { return Ok(None) };
         let maps = self.maps.iter().filter(|(side, _)| *side == filtering.by).count();
         if self.filter.borrow().is_none() && self.hashes.borrow().len() == maps {
-            let args: Vec<Arg> = self.hashes.take().iter().map(ObjectRef::arg).collect();
+            // They are needed until the task is there that reads them.
+            let hashes = self.hashes.take();
+            let args: Vec<Arg> = hashes.iter().map(ObjectRef::arg).collect();
             let options = TaskOptions { outside_bytes: LOOK_BYTES + filtering.bytes(), ..TaskOptions::default() };
             *self.filter.borrow_mut() = Some(futures.submit_with(make_filter, &filtering.params(), &args, options)?);
         }
