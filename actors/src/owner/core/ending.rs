@@ -16,7 +16,7 @@ use crate::task::JobError;
 /// How long nodes may take to say their last figures when the job ends; what one says later is not counted.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// How often a job begins again for what it had put and was lost. Each time a disk has failed; more is no accident.
+/// A job that has run so often, for whatever reason, does not begin again for what it had put and was lost.
 const RUNS_MAX: u32 = 20;
 
 /// What a job returns.
@@ -86,6 +86,8 @@ impl OwnerCore {
     pub(super) fn decided(&mut self) -> Option<JobResult> {
         if self.ending.cancelled && !self.state.is_committing() {
             self.ending.cancelled = false;
+            // Nobody wants it to begin again.
+            self.ending.failure.take_if(|failure| matches!(failure, JobError::PutLost { .. }));
             self.ending.fail(JobError::Cancelled);
         }
         let decided = match (self.ending.failure.take(), self.ending.result.take()) {

@@ -221,9 +221,9 @@ impl OwnerCore {
         self.leave_log("another node has taken the job up");
     }
 
-    /// Whether another run of the job would find in a log what this one has made.
+    /// Whether another run of the job would find in a log what this one has made, and no end of it.
     pub(super) fn is_logged(&self) -> bool {
-        self.logging.open && self.logging.cut.is_none()
+        self.logging.open && self.logging.cut.is_none() && !self.logging.deferred.is_ending()
     }
 
     /// This run ends for the next one, which the Scheduler begins when it does not hear of this one.

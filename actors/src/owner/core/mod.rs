@@ -294,6 +294,9 @@ impl OwnerCore {
         if let Some(result) = self.decided() {
             self.end_when_durable(result);
         }
+        if self.ending.is_over() {
+            return;
+        }
         // What came before that, or with it, has been taken in whole.
         if let Some(result) = self.last_word() {
             self.end(result, around);

@@ -44,7 +44,8 @@ pub fn estimate(look: &Look, sample: &Sample, totals: &Totals, expression: impl 
     let ratio = if sample.size == 0.0 { 0.0 } else { weighted.sum / sample.size };
     let of_size = ratio * (ratio * sample.size_squares - 2.0 * weighted.with_size);
     // What is left where they are all but alike is what sums were rounded by.
-    let rounded = f64::EPSILON * (weighted.squares + of_size.abs());
+    let of_sizes = ratio * ratio * sample.size_squares + 2.0 * (ratio * weighted.with_size).abs();
+    let rounded = f64::EPSILON * n * (weighted.magnitude + of_sizes);
     let squares = (weighted.squares + of_size).max(0.0) + rounded;
     let variance = squares / (n - 1.0) * (1.0 - n / all) / n;
     let half_width = student(look.error_probability / 2.0, n - 1.0) * n * grown * variance.sqrt();

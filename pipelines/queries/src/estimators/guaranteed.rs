@@ -105,6 +105,9 @@ pub fn mean(
         }
         while (outer - inner).abs() > MEAN_PRECISION * values.width() {
             let middle = inner + (outer - inner) / 2.0;
+            if middle == inner || middle == outer {
+                break;
+            }
             if contradicts(middle) { outer = middle } else { inner = middle }
         }
         outer
@@ -136,7 +139,8 @@ fn given(look: &Look, bounds: Range, value: f64) -> Estimate {
 fn deviation(look: &Look, read: u64, totals: &Weighted, width: f64) -> f64 {
     let (n, all) = (read as f64, look.population.blocks as f64);
     let mean = totals.sum / n;
-    let variance = (totals.squares / n - mean * mean).max(0.0) + f64::EPSILON * totals.squares / n;
+    // Squares may have cancelled each other: what they were rounded by is part of it.
+    let variance = (totals.squares / n - mean * mean).max(0.0) + f64::EPSILON * totals.magnitude;
     let rho =
         if read * 2 <= look.population.blocks { 1.0 - (n - 1.0) / all } else { (1.0 - n / all) * (1.0 + 1.0 / n) };
     // Each side may be wrong with half of the probability.
@@ -204,6 +208,28 @@ mod tests {
         );
         let (sample, totals) = read([[0.0, 0.0], [0.0, 0.0]]);
         assert_eq!(mean(&look(10), &sample, &totals, (0, 1), &values, 10.0).bounds, Err(NoBounds::NoNumber));
+    }
+
+    #[test]
+    fn values_that_are_large_beside_their_spread_have_bounds_that_are_not_too_narrow() {
+        // Milliseconds since 1970, all within a second; the mean of all is known to be in the middle.
+        let values = Range { low: 1.7e12, high: 1.7e12 + 1e3 };
+        let (mut sample, mut totals) = (Sample::default(), Totals::new(2));
+        for block in 0..100 {
+            sample.add(25_000.0);
+            totals.add(25_000.0, &[25_000.0, 25_000.0 * (1.7e12 + f64::from(block % 11) * 100.0)]);
+        }
+        let look = Look { population: Population { blocks: 10_000, size: 2.5e8 }, error_probability: 0.05 };
+        let bounds = mean(&look, &sample, &totals, (0, 1), &values, 25_000.0).bounds.unwrap();
+        assert!(bounds.low <= 1.7e12 + 480.0 && bounds.high >= 1.7e12 + 520.0, "{bounds:?}");
+        // So large that there is nothing between two of them.
+        let values = Range { low: 1.7e18, high: 1.7e18 + 1e3 };
+        let (mut sample, mut totals) = (Sample::default(), Totals::new(2));
+        (0..9).for_each(|_| {
+            sample.add(10.0);
+            totals.add(10.0, &[10.0, 1.7e19]);
+        });
+        assert!(mean(&look, &sample, &totals, (0, 1), &values, 10.0).bounds.is_ok());
     }
 
     #[test]

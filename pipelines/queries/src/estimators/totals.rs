@@ -93,14 +93,16 @@ impl Totals {
     /// Of a sum of terms with these weights: its sum over blocks, that of its products with their sizes, and that of its squares.
     pub(super) fn weighted(&self, weights: &[f64]) -> Weighted {
         let dot = |of: &[f64]| weights.iter().zip(of).map(|(weight, of)| weight * of).sum();
-        let mut squares = 0.0;
+        let (mut squares, mut magnitude) = (0.0, 0.0);
         for row in 0..weights.len() {
             for column in 0..=row {
                 let twice = if row == column { 1.0 } else { 2.0 };
-                squares += twice * weights[row] * weights[column] * self.products[place(row, column)];
+                let product = twice * weights[row] * weights[column] * self.products[place(row, column)];
+                squares += product;
+                magnitude += product.abs();
             }
         }
-        Weighted { sum: dot(&self.sums), with_size: dot(&self.with_size), squares }
+        Weighted { sum: dot(&self.sums), with_size: dot(&self.with_size), squares, magnitude }
     }
 }
 
@@ -110,6 +112,8 @@ pub(super) struct Weighted {
     pub(super) sum: f64,
     pub(super) with_size: f64,
     pub(super) squares: f64,
+    /// Of what the squares were added up, without signs: a part of this may be lost in them.
+    pub(super) magnitude: f64,
 }
 
 fn place(row: usize, column: usize) -> usize {

@@ -61,14 +61,12 @@ impl Border {
 pub(super) struct Waiting {
     rows: Vec<RecordBatch>,
     border: Border,
-    /// Whether the last ones are some of a batch, all of which is there because of them.
-    shares: bool,
 }
 
 impl Waiting {
     /// Of pieces of so many rows and bytes at most.
     pub(super) fn new(rows_max: u64, bytes_max: u64) -> Self {
-        Self { rows: Vec::new(), border: Border::new(rows_max, bytes_max), shares: false }
+        Self { rows: Vec::new(), border: Border::new(rows_max, bytes_max) }
     }
 
     /// Bytes of values that wait.
@@ -81,7 +79,6 @@ impl Waiting {
         let rows = self.border.take(batch, at);
         if rows > 0 {
             self.rows.push(batch.slice(at, rows));
-            self.shares = rows < batch.num_rows();
         }
         rows
     }
@@ -101,15 +98,12 @@ impl Waiting {
         Ok(piece)
     }
 
-    /// Has rows that wait be there alone, where they are some of a batch.
+    /// Has rows that wait be there alone, where they are some of a batch of so many rows, the last one that was given.
     ///
     /// # Errors
     /// Arrow's.
-    pub(super) fn keep_alone(&mut self) -> Result<(), ArrowError> {
-        if !std::mem::take(&mut self.shares) {
-            return Ok(());
-        }
-        if let Some(last) = self.rows.pop() {
+    pub(super) fn keep_alone(&mut self, of: usize) -> Result<(), ArrowError> {
+        if let Some(last) = self.rows.pop_if(|last| last.num_rows() < of) {
             let all = UInt32Array::from_iter_values(0..last.num_rows() as u32);
             self.rows.push(take_record_batch(&last, &all)?);
         }
@@ -134,11 +128,11 @@ mod tests {
     fn rows_that_wait_hold_no_others_in_memory() {
         let (mut waiting, batch) = (Waiting::new(100, u64::MAX), numbers(0..10_000));
         assert_eq!(waiting.take(&batch, 9_990), 10);
-        waiting.keep_alone().unwrap();
+        waiting.keep_alone(10_000).unwrap();
         assert!(waiting.rows[0].get_array_memory_size() < 1_000, "{}", waiting.rows[0].get_array_memory_size());
         let whole = numbers(0..20);
         assert_eq!(waiting.take(&whole, 0), 20);
-        waiting.keep_alone().unwrap();
+        waiting.keep_alone(20).unwrap();
         assert!(waiting.rows[1].column(0).to_data().ptr_eq(&whole.column(0).to_data()), "a whole batch is not copied");
         assert_eq!((waiting.take(&batch, 0), waiting.take(&batch, 70)), (70, 0));
         let piece = waiting.end(&batch.schema()).unwrap().unwrap();

@@ -59,7 +59,7 @@ impl<W: Write> IpcSink<W> {
             at += rows;
         }
         self.rows += batch.num_rows() as u64;
-        self.waiting.keep_alone().map_err(failed)
+        self.waiting.keep_alone(batch.num_rows()).map_err(failed)
     }
 
     fn end_batch(&mut self) -> Result<(), SinkError> {

@@ -171,7 +171,7 @@ impl<W: Write + Send> ParquetSink<W> {
             self.open()?;
         }
         self.write_rows(&batch.slice(from, batch.num_rows() - from))?;
-        self.strip.keep_alone().map_err(in_memory)
+        self.strip.keep_alone(batch.num_rows()).map_err(in_memory)
     }
 
     /// Opens the file as the rows that wait say, and writes them.

@@ -10,6 +10,7 @@ use arrow_array::RecordBatch;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_shuffle::Sizes;
+use exobus_shuffle::kernels::prefetch_value;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -27,6 +28,10 @@ const SMALLER: u64 = 4;
 const BYTES_MIN: u64 = 4 << 20;
 /// A filter takes this part of the store of a node at most, or there is none; hashes of keys take five times as much while it is made.
 const STORE_SHARE: u64 = 32;
+/// A short row of text has so many bytes.
+const SHORT_ROW_BYTES: u64 = 8;
+/// What a map takes beside its rows to look at those of a batch, about.
+pub(super) const SIEVE_BYTES: u64 = 1 << 20;
 /// Bits for each row of the small table.
 const BITS: u64 = 12;
 /// Words of a block.
@@ -39,6 +44,10 @@ const SALTS: [u32; WORDS] =
 const TRIED_ROWS: u64 = 1 << 16;
 /// It goes on looking where it leaves out one of so many.
 const LEFT_OUT_MIN: u64 = 8;
+/// Rows between asking for a block and looking at it.
+const AHEAD: usize = 16;
+/// What a row takes beside its key while it is looked at: where that ends, its hash, and whether it is left out.
+const ROW_BYTES: u64 = (size_of::<u32>() + size_of::<u64>() + size_of::<bool>()) as u64;
 /// Hashes that are written at a time.
 const HASHES_AT_ONCE: usize = 8192;
 
@@ -62,7 +71,9 @@ impl Filtering {
             Side::Right => !kind.keeps_right(),
         };
         let by = Side::BOTH.into_iter().filter(leaves_out).find(is_much_smaller)?;
-        let rows: u64 = described[by as usize].splits().map(|split| split.rows_about()).sum();
+        // Where nobody knows how many rows there are, there may be very short ones.
+        let small = &described[by as usize];
+        let rows = small.rows().unwrap_or(small.value_bytes() / SHORT_ROW_BYTES);
         let blocks = (rows * BITS).div_ceil(8 * BLOCK_BYTES as u64).max(1);
         let fits = blocks * BLOCK_BYTES as u64 <= sizes.memory_bytes / STORE_SHARE;
         u32::try_from(blocks).ok().filter(|_| fits).map(|blocks| Self { by, blocks })
@@ -167,6 +178,8 @@ pub(super) struct Sieve<'a> {
     blocks: &'a [u8],
     encoder: KeyEncoder,
     keys: KeyRows,
+    /// Of the rows of a batch.
+    hashes: Vec<u64>,
     memory: Reservation,
     seen: u64,
     left_out: u64,
@@ -183,7 +196,7 @@ impl<'a> Sieve<'a> {
             return Err(TaskError::fatal(format!("{} bytes are no filter", blocks.len())));
         }
         let encoder = KeyEncoder::new(layout, key).map_err(of_table)?;
-        Ok(Self { blocks, encoder, keys: KeyRows::default(), memory, seen: 0, left_out: 0 })
+        Ok(Self { blocks, encoder, keys: KeyRows::default(), hashes: Vec::new(), memory, seen: 0, left_out: 0 })
     }
 
     /// Which rows of a batch match nothing; `None`: that is not known of any.
@@ -197,11 +210,18 @@ impl<'a> Sieve<'a> {
         // What is wrong with a key is told with its place where rows are put in order.
         let Ok(measured) = self.encoder.measure(batch) else { return Ok(None) };
         let Ok(bytes) = measured.bytes() else { return Ok(None) };
-        self.memory.at_least(bytes + 4 * batch.num_rows() as u64)?;
+        self.memory.at_least(bytes + ROW_BYTES * batch.num_rows() as u64)?;
         self.keys.clear();
         measured.append(&mut self.keys)?;
-        let left_out: Vec<bool> =
-            (0..batch.num_rows()).map(|row| !contains(self.blocks, hash(self.keys.get(row)))).collect();
+        self.hashes.clear();
+        self.hashes.extend((0..batch.num_rows()).map(|row| hash(self.keys.get(row))));
+        let is_left_out = |(row, hash): (usize, &u64)| {
+            if let Some(ahead) = self.hashes.get(row + AHEAD) {
+                prefetch_value(&self.blocks[block_of(self.blocks.len(), *ahead)]);
+            }
+            !contains(self.blocks, *hash)
+        };
+        let left_out: Vec<bool> = self.hashes.iter().enumerate().map(is_left_out).collect();
         self.seen += left_out.len() as u64;
         self.left_out += left_out.iter().filter(|is_left_out| **is_left_out).count() as u64;
         Ok(Some(left_out))

@@ -18,7 +18,7 @@ use super::assemble::{AssembleParams, Turn, assemble};
 use super::broadcast::{self, small_side};
 use super::cuts::{JoinCuts, Share, frequent_keys, join_cuts};
 use super::exchange::{Arranged, BindParams, MapParams, Mapped, MergeParams, bind, map, merge};
-use super::filter::{Filtering, make_filter};
+use super::filter::{Filtering, SIEVE_BYTES, make_filter};
 use super::query::{Joined, Side};
 use super::reduce::{ReduceParams, Reduced, StretchParams, Stretched, reduce, stretch};
 use super::{ExplainedJoin, JoinTables};
@@ -52,7 +52,7 @@ struct Joining {
     file: FileParams,
     /// Which table says its keys to maps of the other one.
     filtering: Option<Filtering>,
-    /// The hashes of its keys, until all of its maps are there and the filter is made of them.
+    /// The hashes of its keys, and the filter that is made of them, until all maps were submitted: a filter that is lost is made of them again.
     hashes: RefCell<Vec<ObjectRef>>,
     filter: RefCell<Option<ObjectRef>>,
     /// The second output of each map.
@@ -80,7 +80,8 @@ impl Job for Joining {
             arranged,
             row_bytes_max: self.row_bytes_max,
         };
-        let options = options(place, map_outside_bytes(pieces, self.about.columns));
+        let beside = if filter.is_some() { SIEVE_BYTES } else { 0 };
+        let options = options(place, map_outside_bytes(pieces, self.about.columns) + beside);
         let pieces = futures.put_value(pieces)?;
         let mut args = self.args(&[self.borders.arg(), pieces.arg()]);
         args.extend(filter.as_ref().map(ObjectRef::arg));
@@ -89,6 +90,9 @@ impl Job for Joining {
         self.hashes.borrow_mut().extend(made.drain(2..));
         let [parts, mapped] = two(made)?;
         self.mapped.borrow_mut().push(mapped);
+        if index + 1 == self.maps.len() {
+            drop((self.filter.take(), self.hashes.take()));
+        }
         Ok(parts)
     }
 
@@ -136,9 +140,7 @@ impl Joining {
         let Some(filtering) = self.filtering else { return Ok(None) };
         let maps = self.maps.iter().filter(|(side, _)| *side == filtering.by).count();
         if self.filter.borrow().is_none() && self.hashes.borrow().len() == maps {
-            // They are needed until the task is there that reads them.
-            let hashes = self.hashes.take();
-            let args: Vec<Arg> = hashes.iter().map(ObjectRef::arg).collect();
+            let args: Vec<Arg> = self.hashes.borrow().iter().map(ObjectRef::arg).collect();
             let options = TaskOptions { outside_bytes: LOOK_BYTES + filtering.bytes(), ..TaskOptions::default() };
             *self.filter.borrow_mut() = Some(futures.submit_with(make_filter, &filtering.params(), &args, options)?);
         }
