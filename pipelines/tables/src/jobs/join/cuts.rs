@@ -116,15 +116,15 @@ async fn samples(
     files: u32,
 ) -> Result<[Sample; 2], JobError> {
     let kind = arranged.query.kind;
-    let sample = async |side: Side, keeps_nulls: bool| {
+    let sample = async |side: Side| {
         let (table, layout) = (&described[side as usize], &layouts[side as usize]);
         let (cuts, rows) = match table.splits().next() {
-            Some(_) => sampled(futures, table, (arranged.of(side), !keeps_nulls), layout, files).await?,
+            Some(_) => sampled(futures, table, (arranged.of(side), !kind.keeps(side)), layout, files).await?,
             None => (Vec::new(), 0),
         };
         Ok::<_, JobError>(Sample { cuts, weight: table.value_bytes() / rows.max(1) as u64 + 1 })
     };
-    Ok([sample(Side::Left, kind.keeps_left()).await?, sample(Side::Right, kind.keeps_right()).await?])
+    Ok([sample(Side::Left).await?, sample(Side::Right).await?])
 }
 
 impl JoinCuts {

@@ -173,8 +173,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let borders: Borders = rmp_serde::from_slice(&context.block(2)).map_err(TaskError::fatal)?;
     let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 3, &budget)?;
-    let kind = params.arranged.query.kind;
-    let keeps_nulls = if side == Side::Left { kind.keeps_left() } else { kind.keeps_right() };
+    let keeps_nulls = params.arranged.query.kind.keeps(side);
     let filter = params.is_filtered.then(|| context.block(4));
     let sieve = filter.as_deref().map(|blocks| {
         let key = params.arranged.of(side).key().unwrap_or_default();

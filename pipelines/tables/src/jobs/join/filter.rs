@@ -66,11 +66,7 @@ impl Filtering {
             let [small, large] = [*by, by.other()].map(|side| described[side as usize].value_bytes());
             large >= BYTES_MIN && small.saturating_mul(SMALLER) <= large
         };
-        let leaves_out = |by: &Side| match by.other() {
-            Side::Left => !kind.keeps_left(),
-            Side::Right => !kind.keeps_right(),
-        };
-        let by = Side::BOTH.into_iter().filter(leaves_out).find(is_much_smaller)?;
+        let by = Side::BOTH.into_iter().filter(|by| !kind.keeps(by.other())).find(is_much_smaller)?;
         // Where nobody knows how many rows there are, there may be very short ones.
         let small = &described[by as usize];
         let rows = small.rows().unwrap_or(small.value_bytes() / SHORT_ROW_BYTES);

@@ -18,7 +18,7 @@ use super::found::Found;
 use super::matching::Stopped;
 use super::pairs::PAIRS_AT_ONCE;
 use super::probe::{Keyed, Probing};
-use super::query::{JoinKind, Side};
+use super::query::JoinKind;
 use crate::TableError;
 use crate::block::{Gather, Layout, Limits, Messages, Pick};
 use crate::jobs::budget::Unordered;
@@ -159,8 +159,7 @@ impl<'a> Passes<'a> {
     fn pairs_of(&self, count: u32) -> u64 {
         let kind = self.probing.arranged.query.kind;
         match (count, kind) {
-            (0, _) if self.probing.side == Side::Right => u64::from(kind.keeps_left()),
-            (0, _) => u64::from(kind.keeps_right()),
+            (0, _) => u64::from(kind.keeps(self.probing.side.other())),
             (_, JoinKind::Anti) => 0,
             (_, JoinKind::Semi) => 1,
             (count, _) => u64::from(count),

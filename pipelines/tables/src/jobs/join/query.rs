@@ -54,6 +54,14 @@ impl JoinKind {
         !matches!(self, Self::Semi | Self::Anti)
     }
 
+    /// Whether rows of a table are written that match none of the other one.
+    pub(super) fn keeps(self, side: Side) -> bool {
+        match side {
+            Side::Left => self.keeps_left(),
+            Side::Right => self.keeps_right(),
+        }
+    }
+
     /// Whether rows of the left table are written that match none.
     pub(super) fn keeps_left(self) -> bool {
         matches!(self, Self::Left | Self::Full | Self::Anti)
