@@ -25,10 +25,14 @@ pub fn prefetch(bytes: &[u8]) {
     }
 }
 
-/// Asks for the first cache line of a value that will be read soon.
+/// Asks for the first cache line of a value that will be read soon, and for the one that has its end.
 #[inline(always)]
 pub fn prefetch_value<T>(value: &T) {
-    prefetch_line(std::ptr::from_ref(value).cast());
+    let begin = std::ptr::from_ref(value).cast::<u8>();
+    prefetch_line(begin);
+    if size_of::<T>() > align_of::<T>() {
+        prefetch_line(begin.wrapping_add(size_of::<T>() - 1));
+    }
 }
 
 /// Asks for the line `ahead` bytes after the start of `bytes`, which may be beyond its end.

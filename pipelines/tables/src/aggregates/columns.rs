@@ -6,6 +6,7 @@ use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, Int64Array, make_array,
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
+use exobus_shuffle::kernels::prefetch_value;
 
 use super::picked::Picker;
 use crate::TableError;
@@ -44,19 +45,43 @@ pub(super) fn values_of<T: ArrowNativeType>(array: &ArrayRef) -> Buffer {
     values
 }
 
-/// Each group with its value, but for nulls.
+/// Rows between asking for the state of a group and using it: where there are more states than caches hold, several are waited for at a time.
+const AHEAD: usize = 16;
+
+/// Asks for the state of the group of a row that is looked at soon.
 #[inline(always)]
-pub(super) fn each_value<T: Copy>(
+fn ask<S>(states: &[S], groups: &[u32], row: usize) {
+    if let Some(state) = groups.get(row + AHEAD).and_then(|group| states.get(*group as usize)) {
+        prefetch_value(state);
+    }
+}
+
+/// Each value with the state of its group, but for nulls.
+#[inline(always)]
+pub(super) fn each_value<S, T: Copy>(
     groups: &[u32],
-    values: &[T],
-    nulls: Option<&NullBuffer>,
-    mut add: impl FnMut(usize, T),
+    states: &mut [S],
+    (values, nulls): (&[T], Option<&NullBuffer>),
+    mut add: impl FnMut(&mut S, T),
 ) {
     assert_eq!(groups.len(), values.len(), "a value for each row");
+    let mut add = |row: usize| {
+        ask(states, groups, row);
+        add(&mut states[groups[row] as usize], values[row]);
+    };
     match nulls.filter(|nulls| nulls.null_count() > 0) {
-        None => groups.iter().zip(values).for_each(|(group, value)| add(*group as usize, *value)),
-        Some(nulls) => nulls.valid_indices().for_each(|row| add(groups[row] as usize, values[row])),
+        None => (0..groups.len()).for_each(add),
+        Some(nulls) => nulls.valid_indices().for_each(&mut add),
     }
+}
+
+/// The states of these groups.
+#[inline(always)]
+pub(super) fn chosen<'a, S>(states: &'a [S], groups: &'a [u32]) -> impl Iterator<Item = &'a S> {
+    groups.iter().enumerate().map(|(row, group)| {
+        ask(states, groups, row);
+        &states[*group as usize]
+    })
 }
 
 /// Each row that has a value, with its group.

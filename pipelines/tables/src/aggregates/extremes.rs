@@ -6,7 +6,7 @@ use arrow_buffer::{ArrowNativeType, i256};
 use arrow_schema::DataType;
 
 use super::Accumulator;
-use super::columns::{each_value, fixed, valid, values_of};
+use super::columns::{chosen, each_value, fixed, valid, values_of};
 use crate::TableError;
 use crate::semantics::float_order;
 
@@ -14,8 +14,6 @@ use crate::semantics::float_order;
 pub(super) trait Ordered {
     type Native: ArrowNativeType;
     type Key: Copy + Ord + Send;
-    const LEAST: Self::Key;
-    const GREATEST: Self::Key;
     fn key(value: Self::Native) -> Self::Key;
     /// Of NaNs the one, of zeros 0.0.
     fn value(key: Self::Key) -> Self::Native;
@@ -26,8 +24,6 @@ macro_rules! whole {
         impl Ordered for $native {
             type Native = Self;
             type Key = Self;
-            const LEAST: Self = <$native>::MIN;
-            const GREATEST: Self = <$native>::MAX;
 
             #[inline(always)]
             fn key(value: Self) -> Self {
@@ -48,8 +44,6 @@ macro_rules! float {
         impl Ordered for $native {
             type Native = <$native as ArrowPrimitiveType>::Native;
             type Key = $bits;
-            const LEAST: $bits = <$bits>::MIN;
-            const GREATEST: $bits = <$bits>::MAX;
 
             #[inline(always)]
             fn key(value: Self::Native) -> $bits {
@@ -71,35 +65,26 @@ float!(Float16Type, u16);
 /// The least number of each group, or the greatest.
 pub(super) struct Extremes<T: Ordered, const GREATEST: bool> {
     data_type: DataType,
-    /// Where there is none yet, the one that all others are not behind.
-    found: Vec<T::Key>,
-    /// Whether there is one.
-    is_found: Vec<bool>,
+    found: Vec<Option<T::Key>>,
 }
 
 impl<T: Ordered, const GREATEST: bool> Extremes<T, GREATEST> {
     pub(super) fn new(data_type: &DataType) -> Self {
-        Self { data_type: data_type.clone(), found: Vec::new(), is_found: Vec::new() }
+        Self { data_type: data_type.clone(), found: Vec::new() }
     }
 }
 
 impl<T: Ordered, const GREATEST: bool> Accumulator for Extremes<T, GREATEST> {
     fn resize(&mut self, groups: usize) {
-        self.found.resize(groups, if GREATEST { T::LEAST } else { T::GREATEST });
-        self.is_found.resize(groups, false);
+        self.found.resize(groups, None);
     }
 
     fn update(&mut self, groups: &[u32], argument: Option<&ArrayRef>, _: Option<&[u64]>) -> Result<(), TableError> {
         let argument = argument.expect("values");
         let values = values_of::<T::Native>(argument);
-        let (found, is_found) = (&mut self.found[..], &mut self.is_found[..]);
-        each_value(groups, values.typed_data::<T::Native>(), argument.nulls(), |group, value| {
-            let (key, found) = (T::key(value), &mut found[group]);
-            // Equal ones too, so that the first one is noted whatever it is.
-            if if GREATEST { key >= *found } else { key <= *found } {
-                *found = key;
-                is_found[group] = true;
-            }
+        each_value(groups, &mut self.found, (values.typed_data::<T::Native>(), argument.nulls()), |found, value| {
+            let key = T::key(value);
+            *found = found.map_or(Some(key), |found| Some(if GREATEST { found.max(key) } else { found.min(key) }));
         });
         Ok(())
     }
@@ -113,20 +98,16 @@ impl<T: Ordered, const GREATEST: bool> Accumulator for Extremes<T, GREATEST> {
     }
 
     fn finish(&self, order: &[u32]) -> Result<ArrayRef, TableError> {
-        let value = |group: &u32| match self.is_found[*group as usize] {
-            true => T::value(self.found[*group as usize]),
-            false => T::Native::default(),
-        };
-        let nulls = valid(order.iter().map(|group| self.is_found[*group as usize]));
-        Ok(fixed(&self.data_type, order.iter().map(value).collect(), nulls))
+        let nulls = valid(chosen(&self.found, order).map(Option::is_some));
+        let values = chosen(&self.found, order).map(|found| found.map_or(T::Native::default(), T::value));
+        Ok(fixed(&self.data_type, values.collect(), nulls))
     }
 
     fn bytes(&self) -> u64 {
-        (size_of::<T::Key>() * self.found.capacity() + self.is_found.capacity()) as u64
+        (size_of::<Option<T::Key>>() * self.found.capacity()) as u64
     }
 
     fn clear(&mut self) {
         self.found.clear();
-        self.is_found.clear();
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::types::{Float16Type, Float32Type, Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Float64Array, cast::AsArray};
 
 use super::Accumulator;
-use super::columns::{counts, each_value, values_of};
+use super::columns::{chosen, counts, each_value, values_of};
 use super::quotient::nearest_quotient;
 use crate::TableError;
 use crate::semantics::{ExactFloatSum, FloatSum};
@@ -51,10 +51,6 @@ impl<T> FloatTotals<T> {
     pub(super) fn new(is_mean: bool) -> Self {
         Self { is_mean, groups: Vec::new(), heap_bytes: 0, values: PhantomData }
     }
-
-    fn chosen(&self, order: &[u32]) -> impl Iterator<Item = &Group> {
-        order.iter().map(|group| &self.groups[*group as usize])
-    }
 }
 
 impl<T: Float> Accumulator for FloatTotals<T> {
@@ -65,9 +61,8 @@ impl<T: Float> Accumulator for FloatTotals<T> {
     fn update(&mut self, groups: &[u32], argument: Option<&ArrayRef>, _: Option<&[u64]>) -> Result<(), TableError> {
         let argument = argument.expect("values");
         let values = values_of::<T::Native>(argument);
-        let (sums, heap) = (&mut self.groups[..], &mut self.heap_bytes);
-        each_value(groups, values.typed_data::<T::Native>(), argument.nulls(), |group, value| {
-            let group = &mut sums[group];
+        let (values, heap) = ((values.typed_data::<T::Native>(), argument.nulls()), &mut self.heap_bytes);
+        each_value(groups, &mut self.groups, values, |group, value| {
             group.count += 1;
             *heap += group.sum.add(T::wide(value));
         });
@@ -85,8 +80,8 @@ impl<T: Float> Accumulator for FloatTotals<T> {
     }
 
     fn states(&self, order: &[u32]) -> Result<Vec<ArrayRef>, TableError> {
-        let sums = encoded(self.chosen(order).map(|group| &group.sum))?;
-        Ok(vec![sums, counts(self.chosen(order).map(|group| group.count))])
+        let sums = encoded(chosen(&self.groups, order).map(|group| &group.sum))?;
+        Ok(vec![sums, counts(chosen(&self.groups, order).map(|group| group.count))])
     }
 
     fn finish(&self, order: &[u32]) -> Result<ArrayRef, TableError> {
@@ -94,7 +89,7 @@ impl<T: Float> Accumulator for FloatTotals<T> {
             true => mean(group),
             false => group.sum.value(),
         };
-        let values = self.chosen(order).map(|group| (group.count > 0).then(|| value(group)));
+        let values = chosen(&self.groups, order).map(|group| (group.count > 0).then(|| value(group)));
         Ok(Arc::new(values.collect::<Float64Array>()))
     }
 

@@ -7,7 +7,7 @@ use arrow_buffer::{ArrowNativeType, i256};
 use arrow_schema::DataType;
 
 use super::Accumulator;
-use super::columns::{counts, each_value, fixed, raw, valid, values_of};
+use super::columns::{chosen, counts, each_value, fixed, raw, valid, values_of};
 use super::quotient::{nearest_quotient, powers_of_ten, times};
 use super::whole::Whole;
 use crate::TableError;
@@ -91,10 +91,6 @@ impl<T, const WORDS: usize> Totals<T, WORDS> {
         Self { column: column.to_owned(), total, scale, groups: Vec::new(), values: PhantomData }
     }
 
-    fn chosen(&self, order: &[u32]) -> impl Iterator<Item = &Group<WORDS>> {
-        order.iter().map(|group| &self.groups[*group as usize])
-    }
-
     fn sums(&self, data_type: &DataType, order: &[u32]) -> Result<ArrayRef, TableError> {
         let (least, most) = range(data_type).expect("sums of whole numbers are decimals");
         let checked = |(row, group): (usize, &Group<WORDS>)| {
@@ -105,8 +101,8 @@ impl<T, const WORDS: usize> Totals<T, WORDS> {
                 row: Some(row),
             })
         };
-        let sums = self.chosen(order).enumerate().map(checked).collect::<Result<Vec<i256>, TableError>>()?;
-        let nulls = valid(self.chosen(order).map(|group| group.count > 0));
+        let sums = chosen(&self.groups, order).enumerate().map(checked).collect::<Result<Vec<i256>, TableError>>()?;
+        let nulls = valid(chosen(&self.groups, order).map(|group| group.count > 0));
         Ok(match data_type {
             DataType::Decimal256(..) => fixed(data_type, sums, nulls),
             _ => fixed(data_type, sums.into_iter().map(|sum| sum.as_i128()).collect(), nulls),
@@ -114,7 +110,7 @@ impl<T, const WORDS: usize> Totals<T, WORDS> {
     }
 
     fn means(&self, order: &[u32]) -> ArrayRef {
-        let means = self.chosen(order).map(|group| (group.count > 0).then(|| mean(group, self.scale)));
+        let means = chosen(&self.groups, order).map(|group| (group.count > 0).then(|| mean(group, self.scale)));
         std::sync::Arc::new(means.collect::<Float64Array>())
     }
 }
@@ -127,9 +123,7 @@ impl<T: Summand, const WORDS: usize> Accumulator for Totals<T, WORDS> {
     fn update(&mut self, groups: &[u32], argument: Option<&ArrayRef>, _: Option<&[u64]>) -> Result<(), TableError> {
         let argument = argument.expect("values");
         let values = values_of::<T>(argument);
-        let sums = &mut self.groups[..];
-        each_value(groups, values.typed_data::<T>(), argument.nulls(), |group, value| {
-            let group = &mut sums[group];
+        each_value(groups, &mut self.groups, (values.typed_data::<T>(), argument.nulls()), |group, value| {
             value.add_to(&mut group.sum);
             group.count += 1;
         });
@@ -148,9 +142,9 @@ impl<T: Summand, const WORDS: usize> Accumulator for Totals<T, WORDS> {
 
     fn states(&self, order: &[u32]) -> Result<Vec<ArrayRef>, TableError> {
         let mut sums = Vec::with_capacity(Whole::<WORDS>::BYTES * order.len());
-        self.chosen(order).for_each(|group| group.sum.write(&mut sums));
+        chosen(&self.groups, order).for_each(|group| group.sum.write(&mut sums));
         let sums = raw(Whole::<WORDS>::BYTES, sums, order.len())?;
-        Ok(vec![sums, counts(self.chosen(order).map(|group| group.count))])
+        Ok(vec![sums, counts(chosen(&self.groups, order).map(|group| group.count))])
     }
 
     fn finish(&self, order: &[u32]) -> Result<ArrayRef, TableError> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Float64Array, cast::AsArray, types::Int64Type};
 
-use super::columns::{counts, each_value, raw, values_of};
+use super::columns::{chosen, counts, each_value, raw, values_of};
 use super::floats::{Float, encoded};
 use super::quotient::{minus, nearest_quotient, powers_of_ten, product, times};
 use super::totals::Summand;
@@ -76,10 +76,6 @@ impl<T, const WORDS: usize, const SQUARE_WORDS: usize> Variances<T, WORDS, SQUAR
     pub(super) fn new(variance: Variance, scale: i8) -> Self {
         Self { variance, scale, groups: Vec::new(), values: PhantomData }
     }
-
-    fn chosen(&self, order: &[u32]) -> impl Iterator<Item = &Group<WORDS, SQUARE_WORDS>> {
-        order.iter().map(|group| &self.groups[*group as usize])
-    }
 }
 
 impl<T: Summand, const WORDS: usize, const SQUARE_WORDS: usize> Accumulator for Variances<T, WORDS, SQUARE_WORDS> {
@@ -90,9 +86,7 @@ impl<T: Summand, const WORDS: usize, const SQUARE_WORDS: usize> Accumulator for 
     fn update(&mut self, groups: &[u32], argument: Option<&ArrayRef>, _: Option<&[u64]>) -> Result<(), TableError> {
         let argument = argument.expect("values");
         let values = values_of::<T>(argument);
-        let sums = &mut self.groups[..];
-        each_value(groups, values.typed_data::<T>(), argument.nulls(), |group, value| {
-            let group = &mut sums[group];
+        each_value(groups, &mut self.groups, (values.typed_data::<T>(), argument.nulls()), |group, value| {
             value.add_to(&mut group.sum);
             value.add_square_to(&mut group.squares);
             group.count += 1;
@@ -114,14 +108,14 @@ impl<T: Summand, const WORDS: usize, const SQUARE_WORDS: usize> Accumulator for 
 
     fn states(&self, order: &[u32]) -> Result<Vec<ArrayRef>, TableError> {
         let (mut sums, mut squares) = (Vec::new(), Vec::new());
-        for group in self.chosen(order) {
+        for group in chosen(&self.groups, order) {
             group.sum.write(&mut sums);
             group.squares.write(&mut squares);
         }
         Ok(vec![
             raw(Whole::<WORDS>::BYTES, sums, order.len())?,
             raw(Whole::<SQUARE_WORDS>::BYTES, squares, order.len())?,
-            counts(self.chosen(order).map(|group| group.count)),
+            counts(chosen(&self.groups, order).map(|group| group.count)),
         ])
     }
 
@@ -130,7 +124,7 @@ impl<T: Summand, const WORDS: usize, const SQUARE_WORDS: usize> Accumulator for 
             let ((_, sum), (_, squares)) = (group.sum.parts(), group.squares.parts());
             self.variance.value(group.count, &sum, &squares, 0, self.scale)
         };
-        Ok(Arc::new(self.chosen(order).map(value).collect::<Float64Array>()))
+        Ok(Arc::new(chosen(&self.groups, order).map(value).collect::<Float64Array>()))
     }
 
     fn bytes(&self) -> u64 {
@@ -160,10 +154,6 @@ pub(super) struct FloatVariances<T> {
 impl<T> FloatVariances<T> {
     pub(super) fn new(variance: Variance) -> Self {
         Self { variance, groups: Vec::new(), heap_bytes: 0, values: PhantomData }
-    }
-
-    fn chosen(&self, order: &[u32]) -> impl Iterator<Item = &FloatGroup> {
-        order.iter().map(|group| &self.groups[*group as usize])
     }
 
     fn value(&self, group: &FloatGroup) -> Option<f64> {
@@ -203,9 +193,8 @@ impl<T: Float> Accumulator for FloatVariances<T> {
     fn update(&mut self, groups: &[u32], argument: Option<&ArrayRef>, _: Option<&[u64]>) -> Result<(), TableError> {
         let argument = argument.expect("values");
         let values = values_of::<T::Native>(argument);
-        let (sums, heap) = (&mut self.groups[..], &mut self.heap_bytes);
-        each_value(groups, values.typed_data::<T::Native>(), argument.nulls(), |group, value| {
-            let group = &mut sums[group];
+        let (values, heap) = ((values.typed_data::<T::Native>(), argument.nulls()), &mut self.heap_bytes);
+        each_value(groups, &mut self.groups, values, |group, value| {
             group.count += 1;
             *heap += group.sum.add(T::wide(value)) + group.squares.add_square(T::wide(value));
         });
@@ -225,13 +214,13 @@ impl<T: Float> Accumulator for FloatVariances<T> {
     }
 
     fn states(&self, order: &[u32]) -> Result<Vec<ArrayRef>, TableError> {
-        let sums = encoded(self.chosen(order).map(|group| &group.sum))?;
-        let squares = encoded(self.chosen(order).map(|group| &group.squares))?;
-        Ok(vec![sums, squares, counts(self.chosen(order).map(|group| group.count))])
+        let sums = encoded(chosen(&self.groups, order).map(|group| &group.sum))?;
+        let squares = encoded(chosen(&self.groups, order).map(|group| &group.squares))?;
+        Ok(vec![sums, squares, counts(chosen(&self.groups, order).map(|group| group.count))])
     }
 
     fn finish(&self, order: &[u32]) -> Result<ArrayRef, TableError> {
-        Ok(Arc::new(self.chosen(order).map(|group| self.value(group)).collect::<Float64Array>()))
+        Ok(Arc::new(chosen(&self.groups, order).map(|group| self.value(group)).collect::<Float64Array>()))
     }
 
     fn bytes(&self) -> u64 {

@@ -44,7 +44,7 @@ pub(super) trait Picks: Copy {
     const MAY_BE_OF_NONE: bool;
     /// Calls `each` for all of them, in their order.
     fn each(self, each: impl FnMut(Span));
-    /// As [`each`](Self::each); `soon` is called some rows ahead, and `later` twice as many, where rows are one by one: their addresses are random, so memory is asked for
+    /// As [`each`](Self::each); `soon` is called some rows ahead, and `later` four times as many, where rows are one by one: their addresses are random, so memory is asked for
     /// before it is needed, and before that what says where it is.
     fn each_ahead(self, later: impl FnMut(Span), soon: impl FnMut(Span), each: impl FnMut(Span));
     /// How many there are.
@@ -66,10 +66,10 @@ impl Picks for &[Pick] {
 
     #[inline(always)]
     fn each_ahead(self, mut later: impl FnMut(Span), mut soon: impl FnMut(Span), mut each: impl FnMut(Span)) {
-        self.iter().take(2 * AHEAD).for_each(|pick| later(pick.span()));
+        self.iter().take(4 * AHEAD).for_each(|pick| later(pick.span()));
         self.iter().take(AHEAD).for_each(|pick| soon(pick.span()));
         for (at, pick) in self.iter().enumerate() {
-            if let Some(pick) = self.get(at + 2 * AHEAD) {
+            if let Some(pick) = self.get(at + 4 * AHEAD) {
                 later(pick.span());
             }
             if let Some(pick) = self.get(at + AHEAD) {
@@ -85,7 +85,7 @@ impl Picks for &[Pick] {
 
     fn copy<T: Copy>(self, sources: &[&[T]], _: T, out: &mut [T]) {
         for (at, (out, pick)) in out.iter_mut().zip(self).enumerate() {
-            if let Some(later) = self.get(at + 2 * AHEAD) {
+            if let Some(later) = self.get(at + 4 * AHEAD) {
                 prefetch_value(&sources[later.batch as usize][later.row as usize]);
             }
             *out = sources[pick.batch as usize][pick.row as usize];

@@ -7,6 +7,8 @@
 //!
 //! Whatever the form, and whatever happened to a sum, its bytes and its value follow from the values alone.
 
+use smallvec::SmallVec;
+
 use crate::TableError;
 
 /// Of sums as [`FloatSum::encode`] writes them.
@@ -58,11 +60,14 @@ struct Long {
     words: Vec<u64>,
 }
 
+/// Words of a magnitude, the lowest first: those of a window are not on the heap.
+type Magnitude = SmallVec<[u64; 6]>;
+
 /// A sum as sign, magnitude and the exponent of its lowest bit.
 struct Parts {
     special: u8,
     is_negative: bool,
-    magnitude: Vec<u64>,
+    magnitude: Magnitude,
     exponent: i32,
 }
 
@@ -177,7 +182,7 @@ impl<const WORDS: usize> FloatSum<WORDS> {
         let Parts { is_negative, magnitude, exponent, .. } = self.parts();
         match bit_length(&magnitude) {
             0 => (false, Vec::new(), 0),
-            _ => (is_negative, magnitude, exponent),
+            _ => (is_negative, magnitude.into_vec(), exponent),
         }
     }
 
@@ -316,7 +321,7 @@ fn add_at<const WORDS: usize, const PARTS: usize>(
 }
 
 /// A number in two's complement as sign and magnitude.
-fn magnitude(words: &[u64]) -> (bool, Vec<u64>) {
+fn magnitude(words: &[u64]) -> (bool, Magnitude) {
     let is_negative = words.last().is_some_and(|last| last >> 63 == 1);
     let mut carry = is_negative;
     let turned = words.iter().map(|word| match is_negative {

@@ -1,20 +1,21 @@
 //! Numbers of groups by their keys.
 //!
 //! A table of open addressing whose slots have 32 bits of the hash of a key and the number of its group; keys lie one behind the other beside it. Groups are numbered in the order in which they
-//! are met, so nothing that is made of them depends on hashes. Slots are asked for some rows ahead: where there are more groups than caches hold, several look-ups wait for memory at a time.
+//! are met, so nothing that is made of them depends on hashes. Slots are asked for some rows ahead, and the keys that they lead to some rows later: where there are more groups than caches hold,
+//! several look-ups wait for memory at a time.
 
 use std::hash::BuildHasher as _;
 
 use arrow_array::{Array as _, BinaryArray};
 use arrow_buffer::OffsetBuffer;
-use exobus_shuffle::kernels::prefetch_value;
+use exobus_shuffle::kernels::{prefetch, prefetch_value};
 use foldhash::quality::FixedState;
 
 use crate::TableError;
 
 /// The number of no group.
 pub(in crate::jobs) const NONE: u32 = u32::MAX;
-/// Rows between asking for a slot and looking at it.
+/// Rows between asking for a key and looking at it, and between asking for a slot and looking for its key.
 const AHEAD: usize = 16;
 /// Slots of a table at least.
 const SLOTS_MIN: usize = 1024;
@@ -49,7 +50,12 @@ impl Groups {
         let lengths = groups.iter().map(|group| self.key(*group).len());
         let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
         let mut bytes = Vec::with_capacity(offsets.last().map_or(0, |end| *end as usize));
-        groups.iter().for_each(|group| bytes.extend_from_slice(self.key(*group)));
+        for (at, group) in groups.iter().enumerate() {
+            if let Some(group) = groups.get(at + AHEAD) {
+                prefetch(self.key(*group));
+            }
+            bytes.extend_from_slice(self.key(*group));
+        }
         BinaryArray::new(offsets, bytes.into(), None)
     }
 
@@ -128,11 +134,17 @@ impl Groups {
         self.hashes.extend((0..keys.len()).map(|row| (self.hasher.hash_one(keys.value(row)) >> 32) as u32));
     }
 
-    /// Asks for the slot of a row that is looked at soon.
+    /// Asks for the slot of a row that is looked at after some others, and for the key of the group that the slot of one before has.
     #[inline]
     fn ask(&self, row: usize) {
-        if let Some(hash) = self.hashes.get(row + AHEAD) {
+        if let Some(hash) = self.hashes.get(row + 2 * AHEAD) {
             prefetch_value(&self.slots[self.first_slot(*hash)]);
+        }
+        if let Some(hash) = self.hashes.get(row + AHEAD) {
+            let slot = self.slots[self.first_slot(*hash)];
+            if slot != 0 && (slot >> 32) as u32 == *hash {
+                prefetch(self.key(slot as u32 - 1));
+            }
         }
     }
 

@@ -45,7 +45,7 @@ const TRIED_ROWS: u64 = 1 << 16;
 /// It goes on looking where it leaves out one of so many.
 const LEFT_OUT_MIN: u64 = 8;
 /// Rows between asking for a block and looking at it.
-const AHEAD: usize = 16;
+const AHEAD: usize = 64;
 /// What a row takes beside its key while it is looked at: where that ends, its hash, and whether it is left out.
 const ROW_BYTES: u64 = (size_of::<u32>() + size_of::<u64>() + size_of::<bool>()) as u64;
 /// Hashes that are written at a time.
