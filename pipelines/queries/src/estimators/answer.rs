@@ -31,6 +31,11 @@ impl Bounds {
         (self.high - self.low) / 2.0
     }
 
+    /// Whether the value is known, since nothing is left to be read.
+    pub fn are_exact(&self) -> bool {
+        self.low == self.high && self.level == 1.0
+    }
+
     /// Whether a value is one of those between them.
     pub fn contain(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -57,6 +62,9 @@ pub enum NoBounds {
         /// From so many on there are bounds.
         least: u64,
     },
+    /// Nothing is said of such a value before everything was read: the least of some texts, for one.
+    #[error("it is known when everything was read")]
+    OnlyAtTheEnd,
     /// There is no estimate, as where it would be divided by an estimate of zero.
     #[error("what was read so far gives no number")]
     NoNumber,
