@@ -163,7 +163,7 @@ fn values_of_which_no_folder_is_made_are_refused_and_nothing_is_left() {
     };
     refused(&[], 2, &["--partitions 80", "--by COLUMN", "--partition-by COLUMN"]);
     refused(&["--partition-by", "citty"], 2, &["no column citty; did you mean city?"]);
-    refused(&["--partition-by", "price"], 2, &["column price is Float64"]);
+    refused(&["--partition-by", "price"], 2, &["column price is float64"]);
     refused(&["--partition-by", "id,city,day,price"], 2, &["price"]);
     refused(&["--files", "2", "--max-folders", "7"], 2, &["--partition-by"]);
     refused(

@@ -176,10 +176,10 @@ fn what_no_join_can_be_is_refused_with_what_to_do() {
     refused(&["--on", "town=uid"], &["no column town"]);
     refused(&["--on", "id=prize"], &["no column prize; did you mean price?"]);
     refused(&["--on", "id=uid", "--right-select", "price"], &["uid", "not selected"]);
-    refused(&["--on", "city=uid"], &["city=uid is Utf8 in the left table and Int64 in the right table"]);
+    refused(&["--on", "city=uid"], &["city=uid is text in the left table and int64 in the right table"]);
     refused(
         &["--on", "id=uid", "--right-schema", "uid float64"],
-        &["Int64 in the left table", "Float64 in the right table"],
+        &["int64 in the left table", "float64 in the right table"],
     );
     refused(&["--on", "id=uid", "--how", "lefft"], &["\"lefft\"", "did you mean left?"]);
     refused(&["--on", "id=uid", "--how", "outer"], &["inner, left, right, full, semi or anti"]);

@@ -3,12 +3,13 @@
 use arrow_schema::{ArrowError, DataType};
 
 use crate::expression::col;
+use crate::sources::print_type;
 
 /// Why something about a table could not be done. Nothing here is healed by a retry but what the store says itself.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// A column has a type that tables do not have.
-    #[error("column {column} is {data_type}: {why}")]
+    #[error("column {column} is {}: {why}", print_type(.data_type))]
     Unsupported {
         /// Path of names from the top, with dots.
         column: String,
@@ -26,7 +27,7 @@ pub enum TableError {
         columns: String,
     },
     /// A column cannot be a key.
-    #[error("column {column} cannot be a key: {data_type} has no order ({why})")]
+    #[error("column {column} cannot be a key: {} has no order ({why})", print_type(.data_type))]
     NoOrder {
         /// Path of names from the top, with dots.
         column: String,
@@ -36,7 +37,7 @@ pub enum TableError {
         why: &'static str,
     },
     /// Times with a zone, which are instants, meet times without one, which are none.
-    #[error("column {column}: {left} and {right} do not compare: {why}")]
+    #[error("column {column}: {} and {} do not compare: {why}", apart(.left, .right)[0], apart(.left, .right)[1])]
     ZonesMixed {
         /// Path of names from the top, with dots.
         column: String,
@@ -123,7 +124,7 @@ pub enum TableError {
     #[error(transparent)]
     Aggregate(#[from] crate::aggregates::AggregateError),
     /// A value is not one of the type that its column is to have.
-    #[error("column {column}, row {row}: {value} is no value of {data_type}")]
+    #[error("column {column}, row {row}: {value} is no value of {}", print_type(.data_type))]
     NotOfType {
         /// Path of names from the top, with dots.
         column: String,
@@ -144,7 +145,7 @@ pub enum TableError {
     #[error("there is no key: name a column at least")]
     NoKey,
     /// Values of two columns do not compare, or a batch is not of the schema that was said.
-    #[error("column {column} is {found}, not {expected}")]
+    #[error("column {column} is {}, not {}", apart(.found, .expected)[0], apart(.found, .expected)[1])]
     TypeDiffers {
         /// Path of names from the top, with dots.
         column: String,
@@ -260,7 +261,7 @@ pub enum TableError {
         source: Box<TableError>,
     },
     /// A sum is outside what its type can hold.
-    #[error("sum of column {column} is outside {data_type}")]
+    #[error("sum of column {column} is outside {}", print_type(.data_type))]
     SumOverflows {
         /// Name of the column.
         column: String,
@@ -338,7 +339,7 @@ pub(crate) fn bytes_of(bytes: u64) -> String {
 
 /// Which column of which files has no one type.
 #[derive(Debug, thiserror::Error)]
-#[error("column {column} is {left} in {left_place} and {right} in {right_place}: {why}")]
+#[error("column {column} is {} in {left_place} and {} in {right_place}: {why}", apart(.left, .right)[0], apart(.left, .right)[1])]
 pub struct NotUnified {
     /// Path of names from the top, with dots.
     pub column: String,
@@ -354,13 +355,19 @@ pub struct NotUnified {
     pub why: &'static str,
 }
 
+/// Two types that are not the same, as people call them; as Arrow does where they have one name.
+fn apart(one: &DataType, other: &DataType) -> [String; 2] {
+    let named = [one, other].map(print_type);
+    if named[0] == named[1] { [one, other].map(DataType::to_string) } else { named }
+}
+
 impl TableError {
     /// Which row of which of the batches that were given, both from 0, this is about, and what is wrong with it in words that name neither: batches are nobody's
     /// but the program's, so whoever knows where they are from says where the row is.
     pub fn of_row(&self) -> Option<(usize, usize, String)> {
         match self {
             Self::NotOfType { column, row, value, data_type } => {
-                Some((0, *row, format!("column {column}: {value} is no value of {data_type}")))
+                Some((0, *row, format!("column {column}: {value} is no value of {}", print_type(data_type))))
             }
             Self::NullInColumn { column, batch, row } => {
                 let what = format!(
@@ -416,5 +423,17 @@ impl TableError {
             | Self::NotAKey { .. } => false,
             _ => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_types_are_told_apart() {
+        assert_eq!(apart(&DataType::Utf8, &DataType::Int64), ["text", "int64"]);
+        let decimals = apart(&DataType::Decimal128(10, 2), &DataType::Decimal256(10, 2));
+        assert_eq!(decimals, ["Decimal128(10, 2)", "Decimal256(10, 2)"]);
     }
 }

@@ -282,7 +282,7 @@ fn a_batch_of_another_schema_is_refused() {
         }
     }
     let error = RowHasher::new(&all[0].schema()).unwrap().sum(&all[1]).unwrap_err();
-    assert_eq!(error.to_string(), "column c0 is Utf8, not Int64");
+    assert_eq!(error.to_string(), "column c0 is text, not int64");
     let union = UnionFields::from_fields(vec![Field::new("a", DataType::Int32, true)]);
     let schema = Schema::new(vec![Field::new("u", DataType::Union(union, arrow_schema::UnionMode::Dense), true)]);
     assert!(RowHasher::new(&schema).unwrap_err().to_string().starts_with("column u is Union"));

@@ -52,7 +52,7 @@ pub enum SinkError {
         denied: MemoryDenied,
     },
     /// A type that the format cannot hold.
-    #[error("column {column} is {data_type}, which {format} cannot hold: {what}")]
+    #[error("column {column} is {}, which {format} cannot hold: {what}", crate::sources::print_type(.data_type))]
     NoSuchType {
         /// Name of the column.
         column: String,

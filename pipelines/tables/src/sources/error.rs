@@ -162,7 +162,7 @@ pub enum SourceError {
         format: super::InputFormat,
     },
     /// A type that the format cannot hold.
-    #[error("column {column} is {data_type}, which {format} cannot hold: {what}")]
+    #[error("column {column} is {}, which {format} cannot hold: {what}", super::print_type(.data_type))]
     NoSuchType {
         /// Path of names from the top, with dots.
         column: String,

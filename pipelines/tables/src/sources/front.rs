@@ -340,7 +340,7 @@ mod tests {
             }
             panic!("no row was refused")
         };
-        let what = "column n: 300 is no value of Int8";
+        let what = "column n: 300 is no value of int8";
         assert!(
             told("a.parquet").ends_with(&format!("a.parquet, row group 4, row 321: {what}")),
             "{}",

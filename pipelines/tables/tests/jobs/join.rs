@@ -607,7 +607,7 @@ async fn what_is_no_join_is_refused_before_anything_is_written() {
         assert!(!tables.table.path("out").exists(), "{error}");
     };
     let on = |on: &[&str]| tables.params("out", on, JoinKind::Inner, 2);
-    let types = ["note=uid", "Utf8 in the left table", "Int64 in the right table"];
+    let types = ["note=uid", "text in the left table", "int64 in the right table"];
     refused(on(&["note=uid"]), &types).await;
     refused(on(&["idd=uid"]), &["no column idd", "id"]).await;
     refused(on(&["id=ui"]), &["no column ui", "uid"]).await;

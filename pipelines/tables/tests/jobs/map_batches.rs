@@ -178,7 +178,7 @@ async fn batches_of_other_columns_and_errors_of_the_function_fail_the_job_and_no
     let rewrite = |output: &str| table.rewrite(output, FileSize::Count(2));
     let error = refused("types", mapped(&table, rewrite("types"), 64, other_types).await).await;
     assert!(
-        error.contains("column number is Utf8, not Int64") && error.contains("rows from there on as for none"),
+        error.contains("column number is text, not int64") && error.contains("rows from there on as for none"),
         "{error}"
     );
     let error = refused("lacks", mapped(&table, rewrite("lacks"), 64, lacks_a_column).await).await;

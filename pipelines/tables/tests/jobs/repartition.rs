@@ -214,8 +214,8 @@ async fn more_folders_than_there_may_be_are_refused_with_how_many_there_would_be
 async fn columns_that_make_no_folders_are_refused_before_anything_is_claimed() {
     let table = Table::new(300);
     for (columns, words) in [
-        (&["price"][..], "column price is Float64"),
-        (&["list"], "column list is List"),
+        (&["price"][..], "column price is float64"),
+        (&["list"], "column list is list("),
         (&["usr"], "no column usr; did you mean user?"),
         (&["ts", "ts"], "ts is selected twice"),
     ] {

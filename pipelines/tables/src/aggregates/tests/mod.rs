@@ -273,7 +273,7 @@ fn states_that_are_none_are_errors() {
     variance.merge(&[0], &[words(16, 0x7f), words(24, 0xff), count]).unwrap();
     variance.finish(&[0]).unwrap();
     let error = counts.update(&[0], Some(&(Arc::new(Int8Array::from(vec![1])) as ArrayRef)), None).unwrap_err();
-    assert_eq!(error.to_string(), "column c is Int8, not Utf8");
+    assert_eq!(error.to_string(), "column c is int8, not text");
 }
 
 #[test]

@@ -97,10 +97,10 @@ fn columns_are_looked_up_and_asked_what_they_can_be_asked() {
     for (text, what) in [
         (
             "sum(t)",
-            "column t is Utf8: sum adds integers, decimals and floats; count, min and max take what is no number",
+            "column t is text: sum adds integers, decimals and floats; count, min and max take what is no number",
         ),
-        ("variance(t)", "column t is Utf8: variance and stddev are of"),
-        ("median(t)", "column t is Utf8: quantile_cont and median are of integers"),
+        ("variance(t)", "column t is text: variance and stddev are of"),
+        ("median(t)", "column t is text: quantile_cont and median are of integers"),
         ("min(m)", "column m cannot be a key: Interval(YearMonth) has no order"),
         ("sum(N)", "no column N; did you mean n?"),
     ] {

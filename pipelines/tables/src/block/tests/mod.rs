@@ -357,7 +357,7 @@ fn batches_of_other_schemas_are_refused() {
     let one = batch(&[DataType::Int64]);
     let layout = Arc::new(Layout::new(&one.schema()).unwrap());
     let refused = |other: RecordBatch| Gather::new(layout.clone(), &[one.clone(), other]).unwrap_err().to_string();
-    assert_eq!(refused(batch(&[DataType::Int32])), "column c0 is Int32, not Int64");
+    assert_eq!(refused(batch(&[DataType::Int32])), "column c0 is int32, not int64");
     assert_eq!(refused(batch(&[DataType::Int64, DataType::Int64])), "2 columns, not 1");
     let union = arrow_schema::UnionFields::from_fields(vec![Field::new("a", DataType::Int32, true)]);
     let union = Field::new("u", DataType::Union(union, arrow_schema::UnionMode::Dense), true);

@@ -28,7 +28,7 @@ use crate::jobs::parts::{account, arguments};
 use crate::jobs::table::Table;
 use crate::semantics::{KeyColumn, KeyEncoder};
 use crate::sinks::{OutputFormat, field_text};
-use crate::sources::{MemoryBudget, MemoryDenied, Reservation, shown};
+use crate::sources::{MemoryBudget, MemoryDenied, Reservation, print_type, shown};
 use crate::{RowHasher, TableError};
 
 /// Which folders rows are written to.
@@ -152,7 +152,8 @@ fn check_column(name: &str, data_type: &DataType) -> Result<(), TaskError> {
         DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Date32 | DataType::Timestamp(..) => Ok(()),
         other if other.is_integer() || other.is_decimal() => Ok(()),
         other => Err(TaskError::request(format!(
-            "column {name} is {other}, and folders are texts, whole numbers, decimals, bools, dates and times: leave it out, or write by another column"
+            "column {name} is {}, and folders are texts, whole numbers, decimals, bools, dates and times: leave it out, or write by another column",
+            print_type(other)
         ))),
     }
 }
@@ -390,7 +391,7 @@ mod tests {
         let refused = |columns: &[&str]| split(columns).err().expect("it is refused");
         assert!(refused(&["citty"]).contains("no column citty; did you mean city?"));
         assert!(refused(&["city", "id", "city"]).contains("city is selected twice"));
-        assert!(refused(&["price"]).contains("column price is Float64"));
+        assert!(refused(&["price"]).contains("column price is float64"));
         assert!(refused(&["_at"]).contains("rename it"));
         let one = Schema::new(vec![Field::new("id", DataType::Int64, true)]);
         let folders = Folders::of(vec!["id".to_owned()]);

@@ -66,5 +66,5 @@ fn batches_become_what_is_stored() {
     let times: arrow_array::ArrayRef = Arc::new(arrow_array::Date64Array::from(vec![0, 1]));
     let batch = arrow_array::RecordBatch::try_from_iter_with_nullable([("day", times, true)]).unwrap();
     let error = super::super::conformed(&batch, &stored).unwrap_err();
-    assert_eq!(error.to_string(), "column day, row 1: 1 is no value of Date32");
+    assert_eq!(error.to_string(), "column day, row 1: 1 is no value of date");
 }

@@ -22,7 +22,7 @@ fn sums_overflow_at_the_end_or_not_at_all() {
     assert_eq!(value(&sum, DataType::Int64).unwrap().unwrap(), (i64::MAX - 1).to_string());
     sum.merge("c", &sum_of(Int64Array::from(vec![Some(2), None]))).unwrap();
     let error = value(&sum, DataType::Int64).unwrap_err();
-    assert_eq!(error.to_string(), "sum of column c is outside Int64");
+    assert_eq!(error.to_string(), "sum of column c is outside int64");
     assert_eq!(value(&sum, DataType::Decimal128(38, 0)).unwrap().unwrap(), (i128::from(i64::MAX) + 1).to_string());
     assert_eq!(sum.count(), 4);
     let unsigned = sum_of(UInt64Array::from(vec![u64::MAX, 1]));

@@ -143,21 +143,21 @@ fn numbers_become_those_of_the_type_or_an_error_with_the_value() {
     assert!(conform(ints.clone(), DataType::Decimal128(12, 2)).unwrap().as_ref() == expected.as_ref());
     let expected: ArrayRef = Arc::new(Float32Array::from(vec![Some(-7.0), None, Some(300.0)]));
     assert!(conform(ints.clone(), DataType::Float32).unwrap().as_ref() == expected.as_ref());
-    assert_eq!(conform(ints, DataType::Int8).unwrap_err(), "column c, row 2: 300 is no value of Int8");
+    assert_eq!(conform(ints, DataType::Int8).unwrap_err(), "column c, row 2: 300 is no value of int8");
     let price = decimal(vec![Some(12_345), None], 10, 2);
     let expected = decimal(vec![Some(1_234_500), None], 12, 4);
     assert!(conform(price.clone(), DataType::Decimal128(12, 4)).unwrap().as_ref() == expected.as_ref());
     let error = conform(price.clone(), DataType::Decimal128(10, 1)).unwrap_err();
-    assert_eq!(error, "column c, row 0: 123.45 is no value of Decimal128(10, 1)");
+    assert_eq!(error, "column c, row 0: 123.45 is no value of decimal(10,1)");
     let error = conform(decimal(vec![Some(-5)], 10, 2), DataType::Decimal128(1, 1)).unwrap_err();
-    assert_eq!(error, "column c, row 0: -0.05 is no value of Decimal128(1, 1)");
-    assert_eq!(conform(price, DataType::Int64).unwrap_err(), "column c is Decimal128(10, 2), not Int64");
+    assert_eq!(error, "column c, row 0: -0.05 is no value of decimal(1,1)");
+    assert_eq!(conform(price, DataType::Int64).unwrap_err(), "column c is decimal(10,2), not int64");
     let big: ArrayRef = Arc::new(Int64Array::from(vec![1 << 53, (1 << 53) + 1]));
     let error = conform(big, DataType::Float64).unwrap_err();
-    assert_eq!(error, "column c, row 1: 9007199254740993 is no value of Float64");
+    assert_eq!(error, "column c, row 1: 9007199254740993 is no value of float64");
     let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![1 << 40]));
     let error = conform(far, DataType::Timestamp(TimeUnit::Nanosecond, None)).unwrap_err();
-    assert_eq!(error, "column c, row 0: 1099511627776 is no value of Timestamp(ns)");
+    assert_eq!(error, "column c, row 0: 1099511627776 is no value of timestamp[ns]");
     let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![-2, 3]));
     let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![-2000, 3000]));
     let in_millis = conform(seconds, DataType::Timestamp(TimeUnit::Millisecond, None)).unwrap();
@@ -214,7 +214,7 @@ fn schemas_that_do_not_unify_are_refused_with_both_places() {
     unified.add("b.parquet", &of("price", DataType::Int64)).unwrap();
     unified.add("c.parquet", &of("price", DataType::Int8)).unwrap();
     let error = unified.add("d.parquet", &of("price", DataType::Float64)).unwrap_err().to_string();
-    assert!(error.starts_with("column price is Int64 in b.parquet and Float64 in d.parquet: "), "{error}");
+    assert!(error.starts_with("column price is int64 in b.parquet and float64 in d.parquet: "), "{error}");
     let error = unified.add("d.parquet", &of("Price", DataType::Int64)).unwrap_err().to_string();
     assert!(error.starts_with("column price in b.parquet and column Price in d.parquet have one name"), "{error}");
     let twice = schema(vec![Field::new("a", DataType::Int8, true), Field::new("a", DataType::Int8, true)]);
@@ -329,7 +329,7 @@ fn batches_that_are_not_of_the_schema_are_refused() {
     assert_eq!(refused(batch("b", Arc::new(Int64Array::from(vec![1])))), "no column b");
     let none = RecordBatch::new_empty(Arc::new(Schema::empty()));
     assert_eq!(refused(none), "no column a");
-    assert_eq!(refused(batch("a", Arc::new(StringArray::from(vec!["1"])))), "column a is Utf8, not Int64");
+    assert_eq!(refused(batch("a", Arc::new(StringArray::from(vec!["1"])))), "column a is text, not int64");
 }
 
 /// Arrays that are one type written down in several ways.
