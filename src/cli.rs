@@ -17,7 +17,7 @@ pub use self::jobs::{
     ExplainWhat, HowArgs, JobArgs, OperationName, ProcessArgs, ResumeArgs, RunArgs, SchemaArgs, SetupArgs, SortArgs,
     StrategyName, SubmitArgs, ViewArgs, WordcountArgs,
 };
-pub use self::place::{ClusterArgs, PlaceArgs, SettingArgs};
+pub use self::place::{ClusterArgs, FilesArgs, PlaceArgs, SettingArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
 pub use self::specs::refused;
 pub use self::tables::{

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::nats_url;
-use crate::config::{Overrides, Setting};
+use crate::config::{NodeConfig, Overrides, Setting};
+use crate::exit::{Exit, Failure, OrExit as _};
+use crate::objects::register_configured;
 
 /// A cluster, and how it is told. It is the one of `--cluster`, else the one that the configuration file or the environment
 /// names; `jobs` and `job`, which are about nothing else, take the server of this machine when nobody names one.
@@ -57,6 +59,39 @@ impl SettingArgs {
 fn quoted(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-=/:,%@+".contains(letter);
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// How a command that needs no cluster reaches files of object stores and web servers.
+#[derive(Debug, Clone, Default, Args)]
+pub struct FilesArgs {
+    /// Configuration file: its [objects] says how URLs of object stores and web servers are reached [default: what EXOBUS_OBJECTS__... and the AWS tools say]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Single keys
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
+
+impl FilesArgs {
+    /// Has URLs mean what these say; where they say nothing, what the environment says is registered by itself.
+    ///
+    /// # Errors
+    /// Exit code 2: what is configured is wrong, or is no setting of `[objects]`.
+    pub fn register(&self) -> Result<(), Failure> {
+        let SettingArgs { set, lenient } = &self.settings;
+        if let Some(other) = set.iter().find(|setting| !setting.path.starts_with("objects")) {
+            let what = format!(
+                "--set {}: this command takes settings of [objects] alone, as in --set objects.s3_endpoint=URL",
+                other.path
+            );
+            return Err(Failure::text(Exit::Usage, what));
+        }
+        if self.config.is_none() && set.is_empty() && !lenient {
+            return Ok(());
+        }
+        let config = NodeConfig::load(self.config.as_deref(), &self.settings.overrides()).or_exit(Exit::Usage)?;
+        register_configured(&config, true)
+    }
 }
 
 /// A cluster, or this process: where no cluster is named.

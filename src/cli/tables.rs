@@ -15,7 +15,7 @@ use exobus_tables::{
     sources::{InputFormat, json::JsonMixed},
 };
 
-use super::{JobArgs, size};
+use super::{FilesArgs, JobArgs, size};
 
 /// How the files of a table are read: the same for every command that reads tables.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
@@ -408,4 +408,7 @@ pub struct ShowArgs {
     /// Print one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+    /// How object stores are reached
+    #[command(flatten)]
+    pub stores: FilesArgs,
 }

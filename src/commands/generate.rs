@@ -8,6 +8,7 @@ use exobus_shuffle::files::{Generated, generate_dir_until, generate_file_until};
 use exobus_shuffle::records::{Mode, RECORD_BYTES};
 use exobus_store::{Clock, SystemClock};
 
+use crate::cli::FilesArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::objects::Usage;
@@ -33,6 +34,9 @@ pub struct GenerateArgs {
     /// Print what was made as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+    /// How object stores are reached
+    #[command(flatten)]
+    pub stores: FilesArgs,
     /// The file to make, or with --files the folder: made if missing, must be empty
     pub out: PathBuf,
 }
@@ -42,6 +46,7 @@ pub struct GenerateArgs {
 /// # Errors
 /// The output exists, cannot be written, the disk is full, or Ctrl-C came; nothing is left of it then.
 pub fn run(args: GenerateArgs) -> Result<Exit, Failure> {
+    args.stores.register()?;
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
     let stop = || interrupt.came();
     let clock = SystemClock::new();
@@ -182,6 +187,7 @@ mod tests {
             skewed: false,
             files: None,
             json: false,
+            stores: FilesArgs::default(),
             out: directory.path().join("out"),
         };
         assert_eq!(run(args.clone()).unwrap(), Exit::Success);

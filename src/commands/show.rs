@@ -19,6 +19,7 @@ use crate::table::{self, LOOK_BYTES};
 /// # Errors
 /// Files that are no table; columns and conditions that do not fit it.
 pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
+    args.stores.register()?;
     let options = args.read.options(args.schema_text.clone());
     let files = listed((&args.input, args.partial), &options);
     let files = files.map_err(|failure| types_for_names(args).unwrap_or(failure))?;

@@ -10,7 +10,7 @@ use exobus_store::{Clock, SystemClock};
 use exobus_tables::semantics::KeyColumn;
 
 use super::generate::{failure, gb_per_s, io_threads};
-use crate::cli::TableReadArgs;
+use crate::cli::{FilesArgs, TableReadArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::objects::Usage;
 
@@ -36,6 +36,9 @@ pub struct ValidateArgs {
     /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+    /// How object stores are reached
+    #[command(flatten)]
+    pub stores: FilesArgs,
     /// Files of 100-byte records in order, or of a table, or folders of such files, taken in order of their names
     #[arg(required = true, value_name = "FILE|DIR")]
     pub inputs: Vec<PathBuf>,
@@ -46,6 +49,7 @@ pub struct ValidateArgs {
 /// # Errors
 /// A file that is missing, unreadable or ends inside a record; a summary that cannot be written; a table that cannot be read, or has no such key.
 pub fn run(args: ValidateArgs) -> Result<Exit, Failure> {
+    args.stores.register()?;
     let clock = SystemClock::new();
     let began = clock.now();
     if !args.summaries && super::validate_table::is_asked_for(&args)? {
@@ -125,7 +129,16 @@ mod tests {
 
     fn args(inputs: Vec<PathBuf>) -> ValidateArgs {
         let (key, read) = (Vec::new(), TableReadArgs::default());
-        ValidateArgs { key, read, summary: None, summaries: false, partial: false, json: false, inputs }
+        ValidateArgs {
+            key,
+            read,
+            summary: None,
+            summaries: false,
+            partial: false,
+            json: false,
+            stores: FilesArgs::default(),
+            inputs,
+        }
     }
 
     fn sorted_records(count: usize) -> Vec<u8> {

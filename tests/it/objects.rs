@@ -126,6 +126,31 @@ fn tables_have_the_bytes_that_they_have_on_a_disk() {
     bucket.run(&["show", "s3://lake/sort/part-*.parquet", "--rows", "1"]).expect(0, &[]);
 }
 
+/// What needs no cluster and no process of its own for jobs is told of a store as jobs are.
+#[test]
+fn commands_that_only_look_are_told_of_a_store_by_a_configuration() {
+    let bucket = Bucket::new();
+    let (config, endpoint) = (bucket.scratch.text("mine.toml"), bucket.server.endpoint());
+    fs::write(&config, format!("[objects]\ns3_endpoint = \"{endpoint}\"\n")).unwrap();
+    let told = |args: &[&str]| {
+        let mut command = bucket.command(args);
+        command.env_remove("EXOBUS_OBJECTS__S3_ENDPOINT");
+        finish(command)
+    };
+    told(&["generate", "--records", "100", "s3://lake/in", "--config", &config]).expect(0, &[]);
+    let set = format!("objects.s3_endpoint={endpoint}");
+    assert_eq!(told(&["validate", "s3://lake/in", "--json", "--set", &set]).json()["records"], 100);
+    let shown = told(&["show", "s3://lake/in", "--input-format", "records", "--json", "--config", &config]);
+    shown.expect(0, &[]);
+    let wrong = told(&["show", "s3://lake/in", "--set", "objects.s3_endpont=x"]);
+    wrong.expect(2, &["s3_endpont", "s3_endpoint"]);
+    let other = told(&["show", "s3://lake/in", "--set", "cluster.name=lab"]);
+    other.expect(2, &["cluster.name", "settings of [objects] alone"]);
+    let mut lenient = bucket.command(&["show", "s3://lake/in", "--input-format", "records", "--lenient"]);
+    lenient.env("EXOBUS_NODE__OF_ANOTHER_RELEASE", "1");
+    finish(lenient).expect(0, &["node.of_another_release"]);
+}
+
 /// Where endpoint and rights come from is handed on to executors in processes of their own.
 #[test]
 fn executor_processes_reach_what_their_node_does() {
