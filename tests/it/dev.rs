@@ -191,7 +191,7 @@ fn every_command_goes_to_the_cluster_that_the_configuration_names() {
     configured(&["explain", "sort", &scratch.text("missing")]).expect(3, &["missing"]);
     assert_eq!(configured(&["jobs"]).stdout, "no jobs\n");
     assert!(configured(&["doctor"]).stdout.contains("n2: 1 cpu"));
-    configured(&["bench", "latency"]).expect(0, &[]);
+    configured(&["bench", "shuffle", "--maps", "4", "--partitions", "4"]).expect(0, &[]);
 
     // The environment is a configuration, too.
     let mut there = command(&["sort", &input, "--output", &scratch.text("there"), "--json"]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use exobus::shuffle::Strategy;
 use support::{Running, Scratch, command, exobus};
 
-/// Flags of the generator's four modes.
+/// Flags of the generator's four modes. One node with plenty of memory sorts all of them; what else there is sorts some.
 const MODES: [&[&str]; 4] = [&[], &["--ascii"], &["--skewed"], &["--ascii", "--skewed"]];
 /// 20 MB, which plenty of memory holds.
 const RECORDS: &str = "200000";
@@ -53,7 +53,7 @@ fn one_node_with_little_memory() {
     let spill = scratch.text("spill");
     // The store has 32 MiB of it.
     let options = ["--spill", &spill, "--memory", "64MiB", "--executors", "2"];
-    every_strategy(&scratch, &options, &MODES, "400000", true);
+    every_strategy(&scratch, &options, &MODES[1..3], "400000", true);
 }
 
 fn three_nodes(memory: &str, modes: &[&[&str]], records: &str, spills: bool) {
@@ -71,7 +71,7 @@ fn three_nodes(memory: &str, modes: &[&[&str]], records: &str, spills: bool) {
 
 #[test]
 fn three_nodes_with_plenty_of_memory() {
-    three_nodes("256MiB", &MODES, RECORDS, false);
+    three_nodes("256MiB", &[MODES[0], MODES[3]], RECORDS, false);
 }
 
 #[test]
