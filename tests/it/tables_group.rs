@@ -1,8 +1,11 @@
 //! `group` as a command: what it writes, and what it refuses.
 
-use std::fs;
+use std::{fmt::Write as _, fs};
 
-use crate::support::{self, Run, Scratch, names};
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{self, Run, Scratch, cluster::watched, names};
+use crate::tables::alone;
 
 const SALES: &str = "city,day,price,n\noslo,2024-01-31,3.50,1\nrome,2024-01-31,1.25,2\noslo,2024-02-01,4.25,3\n,2024-02-01,9.00,4\nrome,2024-01-31,0.75,5\n";
 
@@ -94,3 +97,47 @@ fn a_sum_that_does_not_fit_its_type_is_an_error_with_its_group() {
     let run = group(&scratch, &["--by", "city", "--agg", "sum(n)", "--schema", "n decimal(38,0)"]);
     run.expect(1, &["sum of column n is outside decimal(38,0): of the group city = oslo"]);
 }
+
+/// What reduces have said of their groups is lost with the process, and asked for together: one by one, all maps would run again for each of them.
+#[test]
+fn a_job_that_is_killed_behind_many_reduces_is_gone_on_with() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("in")).unwrap();
+    for file in 0..12 {
+        let mut lines = String::from("key,value\n");
+        (0..50_000).for_each(|row| writeln!(lines, "key {:09},{}", row * 12 + file, row % 1000).unwrap());
+        fs::write(scratch.path(&format!("in/{file}.csv")), lines).unwrap();
+    }
+    let (input, output, spill) = (scratch.text("in"), scratch.text("out"), scratch.text("spill"));
+    let args = [
+        "group",
+        &input,
+        "--by",
+        "key",
+        "--agg",
+        "count(*), sum(value) as s",
+        "--output",
+        &output,
+        "--files",
+        "8",
+        "--json",
+    ];
+    let limits = ["--memory", "64MiB", "--executors", "2", "--spill", &spill];
+    let mut killed = false;
+    let (run, events) = watched(&scratch, alone(&scratch, &[&args[..], &limits].concat()), |events, pid| {
+        if !killed && events.finished("group.reduce") >= REDUCES {
+            kill_process(pid, Signal::KILL).unwrap();
+            killed = true;
+        }
+    });
+    assert_eq!((killed, run.code), (true, None), "{} reduces: {run:#?}", events.finished("group.reduce"));
+    let command = alone(&scratch, &["resume", "--json", "--spill", &spill]);
+    let (run, events) = watched(&scratch, command, |_, _| {});
+    let summary = run.expect(0, &[]).json();
+    assert_eq!((&summary["rows"], &summary["rows_out"]), (&600_000.into(), &600_000.into()));
+    let (maps, reduces) = (events.finished("group.map"), events.finished("group.reduce"));
+    assert!(maps <= 4 * reduces, "{maps} maps were run for {reduces} reduces");
+}
+
+/// More than an output may be lost before a job is given up.
+const REDUCES: usize = 24;

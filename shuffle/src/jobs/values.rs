@@ -21,8 +21,9 @@ pub fn write_value<T: Serialize>(context: &mut TaskContext<'_>, output: usize, v
     Ok(())
 }
 
-/// Values that are asked for at a time: some may have been spilled.
-const ASKED_AT_ONCE: usize = 64;
+/// Values that are asked for at a time: some may have been spilled. Where they were lost the tasks that made them run again, and those before them once for all that are asked for together: one by one,
+/// each reduce would have all maps run again for it alone.
+const ASKED_AT_ONCE: usize = 1024;
 
 /// The values of these outputs, in their order.
 pub fn read_values<T: DeserializeOwned + 'static>(

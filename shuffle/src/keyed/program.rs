@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
+use ::futures::TryStreamExt as _;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::Paths;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
@@ -19,6 +21,7 @@ use crate::files::part_name;
 use crate::job::Job;
 use crate::jobs::inputs::Pages;
 use crate::jobs::outputs::buffer_bytes;
+use crate::jobs::values::read_values;
 use crate::plan::Plan;
 use crate::strategies::Strategy;
 use crate::strategies::auto::Explained;
@@ -169,12 +172,13 @@ pub async fn run<J: Registered>(futures: Futures, params: KeyedParams<J>) -> Res
         partitions: plan.partitions,
         owner_bytes: 0,
     };
-    for made in shuffle.made.take() {
-        let made: Made = futures.get_value(&made).await?;
+    let of_maps = shuffle.made.take();
+    let mut values = pin!(read_values::<Made>(&futures, &of_maps));
+    while let Some(made) = values.try_next().await? {
         report.emitted.add(made.conserved);
     }
-    for output in &shuffled.outputs {
-        let reduced: Reduced = futures.get_value(output).await?;
+    let mut values = pin!(read_values::<Reduced>(&futures, &shuffled.outputs));
+    while let Some(reduced) = values.try_next().await? {
         report.reduced.add(reduced.conserved);
         report.keys += reduced.keys;
         report.output_bytes += reduced.token.bytes;

@@ -203,10 +203,10 @@ pub(super) async fn run(
     let shuffled = strategy.run(&futures, &exchange, exchange.maps.len(), &plan).await?;
     futures.wait_all(&shuffled.outputs).await?;
     drop(shuffled.kept);
-    let mut made = Vec::with_capacity(shuffled.outputs.len());
-    for (rows, said) in shuffled.outputs.into_iter().zip(exchange.reduced.take().into_values()) {
-        made.push(Rows { object: rows, made: futures.get_value(&said).await? });
-    }
+    let said: Vec<ObjectRef> = exchange.reduced.take().into_values().collect();
+    let said: Vec<Made> = read_values(&futures, &said).try_collect().await?;
+    let of_reduce = |(object, made)| Rows { object, made };
+    let mut made: Vec<Rows> = shuffled.outputs.into_iter().zip(said).map(of_reduce).collect();
     let rows_read = check_read(&futures, &exchange, rows, &made).await?;
     if query.top.is_some() {
         made = picked(&futures, &exchange, made).await?;
@@ -310,18 +310,14 @@ async fn picked(futures: &Futures, exchange: &Exchange, mut reduced: Vec<Rows>) 
         let made = futures.submit_many(pick, &params, &args, 2, options(Place::Anywhere, exchange.groups_bytes))?;
         submitted.push((at, Some(two(made)?)));
     }
-    let mut stay = Vec::with_capacity(submitted.len());
-    for (at, made) in submitted {
-        let (object, made) = match made {
-            None => (reduced[at].object.clone(), reduced[at].made.clone()),
-            Some([object, said]) => {
-                let made = futures.get_value(&said).await?;
-                (object, made)
-            }
-        };
-        stay.push(Rows { object, made });
-    }
-    Ok(stay)
+    let said: Vec<ObjectRef> =
+        submitted.iter().flat_map(|(_, made)| made.iter().map(|[_, said]| said.clone())).collect();
+    let mut said = read_values(futures, &said).try_collect::<Vec<Made>>().await?.into_iter();
+    let of_part = |(at, made): (usize, Option<[ObjectRef; 2]>)| match made {
+        None => Rows { object: reduced[at].object.clone(), made: reduced[at].made.clone() },
+        Some([object, _]) => Rows { object, made: said.next().expect("a value for each task") },
+    };
+    Ok(submitted.into_iter().map(of_part).collect())
 }
 
 /// Writes rows as files of even length, as many as follow from them.
