@@ -98,6 +98,9 @@ fn a_sum_that_does_not_fit_its_type_is_an_error_with_its_group() {
     run.expect(1, &["sum of column n is outside decimal(38,0): of the group city = oslo"]);
 }
 
+/// More reduces than there are times that an output may be lost before its job fails.
+const REDUCES: usize = 24;
+
 /// What reduces have said of their groups is lost with the process, and asked for together: one by one, all maps would run again for each of them.
 #[test]
 fn a_job_that_is_killed_behind_many_reduces_is_gone_on_with() {
@@ -138,6 +141,3 @@ fn a_job_that_is_killed_behind_many_reduces_is_gone_on_with() {
     let (maps, reduces) = (events.finished("group.map"), events.finished("group.reduce"));
     assert!(maps <= 4 * reduces, "{maps} maps were run for {reduces} reduces");
 }
-
-/// More than an output may be lost before a job is given up.
-const REDUCES: usize = 24;
