@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use exobus_actors::futures::ObjectRef;
 use exobus_actors::ids::RowHash;
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -9,11 +10,21 @@ use exobus_actors::task::{JobError, Output, Place, TaskOptions};
 use exobus_shuffle::jobs::reads;
 use exobus_store::{Align, Block, ObjectWriter};
 
-use super::budget::TaskBudget;
+use super::budget::{TaskBudget, of_table};
 use super::rewrite::MESSAGE_BYTES;
 use crate::TableError;
-use crate::block::{Gather, Limits, Pick, Source, write_messages, write_part_with_more};
+use crate::block::{Gather, Limits, Pick, Source, Streamed, write_messages, write_part_with_more};
 use crate::sources::{MemoryDenied, Reservation};
+
+/// The next rows of an object that is read as a stream, and the memory that they take; `None`: there are no more.
+pub(super) fn next_rows(
+    stream: &mut Streamed,
+    budget: &Arc<TaskBudget>,
+) -> Result<Option<(RecordBatch, Reservation)>, TaskError> {
+    let Some(bytes) = stream.next_bytes().map_err(of_table)? else { return Ok(None) };
+    let memory = Reservation::of(&budget.shared(), bytes).map_err(|denied| budget.of_message(denied))?;
+    Ok(stream.next().map_err(of_table)?.map(|rows| (rows, memory)))
+}
 
 /// What a task reads, by argument, from this one on.
 pub(super) fn arguments(context: &TaskContext<'_>, first: usize) -> Vec<Vec<Block>> {

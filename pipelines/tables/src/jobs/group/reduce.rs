@@ -10,7 +10,7 @@ use exobus_actors::task;
 use exobus_actors::task::Output;
 use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::write_value;
-use exobus_store::Block;
+use exobus_store::{Block, ObjectReader};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -19,10 +19,10 @@ use super::exchange::each_message;
 use super::finish::Finish;
 use super::query::{Asked, GroupQuery};
 use super::top::{Picked, TopRows};
-use crate::block::{Gather, Layout, Limits, Part, Pick};
+use crate::block::{Gather, Layout, Limits, Part, Pick, Streamed};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
-use crate::jobs::parts::{account, arguments, write_rows};
+use crate::jobs::parts::{account, arguments, next_rows, write_rows};
 use crate::jobs::rewrite::MESSAGE_BYTES;
 use crate::jobs::table::Table;
 use crate::semantics::{conformed, stored_schema};
@@ -219,33 +219,40 @@ pub(super) struct WriteParams {
     pub(super) rows: u64,
 }
 
-/// Rows of some objects as a file.
-#[task(name = "group.write", deterministic = true)]
+/// Rows of some objects as a file: they are read as streams, so that a file may have more groups than memory.
+#[task(name = "group.write", arguments = [whole, stream], deterministic = true)]
 pub(super) fn write(context: &mut TaskContext<'_>, params: WriteParams) -> Result<Written, TaskError> {
     let buffers = outputs::output_buffers(context, params.file.buffer_bytes)?;
     let budget = TaskBudget::new(context);
     let layout = written_layout(context, 0)?;
     let schema: SchemaRef = layout.schema().clone();
     let hasher = RowHasher::new(&schema).map_err(of_table)?;
-    let blocks: Vec<Block> = arguments(context, 1).into_iter().flatten().collect();
+    let readers: Vec<ObjectReader> = (1..context.args()).flat_map(|arg| context.readers(arg)).collect();
     let mut file = PartWriter::create(context, &params.file, buffers, (&schema, &hasher), &budget)?;
-    let (mut skip, mut left) = (params.skip as usize, params.rows as usize);
-    for batch in blocks.into_iter().flat_map(|block| rows_of(&layout, block)) {
-        context.check_cancelled()?;
-        let batch = batch.map_err(of_table)?;
-        let passed = skip.min(batch.num_rows());
-        let some = batch.slice(passed, left.min(batch.num_rows() - passed));
-        (skip, left) = (skip - passed, left - some.num_rows());
-        if some.num_rows() > 0 {
-            let in_file = |error: TableError| match error.of_row() {
-                Some((.., what)) => TaskError::data(format!("a row of output file {}: {what}", params.file.name)),
-                None => of_table(error),
-            };
-            file.write_all((&layout, &Limits::default()), &some, in_file)?;
+    let (mut skip, mut left) = (params.skip, params.rows);
+    for reader in readers {
+        let mut stream = streamed(&layout, reader);
+        while left > 0
+            && let Some((batch, _memory)) = next_rows(&mut stream, &budget)?
+        {
+            context.check_cancelled()?;
+            let rows = batch.num_rows() as u64;
+            let passed = skip.min(rows);
+            let taken = left.min(rows - passed);
+            if taken > 0 {
+                file.write_batch(&batch.slice(passed as usize, taken as usize))?;
+            }
+            (skip, left) = (skip - passed, left - taken);
         }
     }
     if left > 0 {
         return Err(TaskError::fatal(format!("{left} rows that were made are not there")));
     }
     file.finish(context, &params.file)
+}
+
+#[allow(unsafe_code, reason = "parts of these tasks are read without validation")]
+fn streamed(layout: &Arc<Layout>, reader: ObjectReader) -> Streamed {
+    // SAFETY: what is written are outputs of the tasks above, which write with a `Gather` and run in the node.
+    unsafe { Streamed::new(layout.clone(), reader) }
 }

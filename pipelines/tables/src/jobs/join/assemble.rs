@@ -18,8 +18,8 @@ use crate::RowHasher;
 use crate::block::{Layout, Streamed};
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::output::{FileParams, PartWriter, Written};
+use crate::jobs::parts::next_rows;
 use crate::semantics::{conformed, stored_schema};
-use crate::sources::Reservation;
 
 /// What `assemble` is told. Its arguments are the layouts of both tables, and the objects of all turns.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,17 +92,14 @@ fn take(
     let mut left = rows;
     while left > 0 {
         context.check_cancelled()?;
-        let bytes = stream.as_mut().map(|stream| stream.next_bytes()).transpose().map_err(of_table)?.flatten();
-        let memory = Reservation::of(&budget.shared(), bytes.unwrap_or_default());
-        let _memory = memory.map_err(|denied| budget.of_message(denied))?;
-        let batch = stream.as_mut().map(|stream| stream.next()).transpose().map_err(of_table)?.flatten();
-        let taken = batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+        let message = stream.as_mut().map(|stream| next_rows(stream, budget)).transpose()?.flatten();
+        let taken = message.as_ref().map_or(0, |(batch, _)| batch.num_rows() as u64);
         if taken == 0 || taken > left {
             return Err(TaskError::fatal(format!(
                 "of {rows} rows that come to a file {left} are left, and a message has {taken}"
             )));
         }
-        batch.iter().try_for_each(&mut each)?;
+        message.iter().try_for_each(|(batch, _memory)| each(batch))?;
         left -= taken;
     }
     Ok(())
