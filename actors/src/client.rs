@@ -380,6 +380,14 @@ impl Client {
         Ok(status)
     }
 
+    /// What the result of a job looks like by now (`snapshot`), when there is something after number `after`, or when `wait` is over.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn estimate(&self, job: JobId, after: u64, wait: Duration) -> Result<Value, ClientError> {
+        self.changed("estimate", job, after, wait).await
+    }
+
     /// Hands a spec in, TOML or JSON; tried again for a while where it names a key, as it is one job then.
     ///
     /// # Errors

@@ -98,6 +98,7 @@ impl Progress {
             | EventKind::TaskResumed { .. }
             | EventKind::TaskReplayed { .. }
             | EventKind::Joined { .. }
+            | EventKind::Estimated { .. }
             | EventKind::Committing
             | EventKind::FoldDue { .. }
             | EventKind::Received(_) => {}

@@ -166,6 +166,7 @@ impl Timeline {
             EventKind::TaskReplayed { .. }
             | EventKind::TaskResumed { .. }
             | EventKind::Joined { .. }
+            | EventKind::Estimated { .. }
             | EventKind::Committing => {}
             EventKind::Note { text } => self.marks.push(Mark { at_us: event.at_us, text: text.clone() }),
             EventKind::FoldDue { blocks, bytes, tight } => {

@@ -58,13 +58,14 @@ const VERB: &str = "Exo-Verb";
 const TENANT: &str = "Exo-Tenant";
 
 /// The verbs, each with the bytes that a request may have.
-const VERBS: [(&str, usize); 12] = [
+const VERBS: [(&str, usize); 13] = [
     ("submit", SPEC_BYTES_MAX),
     ("explain", SPEC_BYTES_MAX),
     ("status", REQUEST_BYTES_MAX),
     ("list", REQUEST_BYTES_MAX),
     ("watch", REQUEST_BYTES_MAX),
     ("events", REQUEST_BYTES_MAX),
+    ("estimate", REQUEST_BYTES_MAX),
     ("cancel", REQUEST_BYTES_MAX),
     ("why", REQUEST_BYTES_MAX),
     ("value", REQUEST_BYTES_MAX),

@@ -116,6 +116,7 @@ pub(super) async fn answer(door: &Door, asked: &Asked<'_>, work: OwnedSemaphoreP
             match verb {
                 "status" => Ok(json_message(&status(door, asked, job, Look::default()).await?)),
                 "watch" | "events" => watch(door, asked, job, &request, work).await,
+                "estimate" => estimate(door, asked, job, &request, work).await,
                 "why" => why(door, asked, job).await,
                 "value" => value(door, asked, job).await,
                 "logs" => logs(door, asked, job).await,
@@ -237,13 +238,11 @@ async fn watch(
     drop(work);
     let until = Instant::now() + wait;
     if let Some(host) = request.host.as_deref().filter(|host| exobus_bus::Subjects::new(host).is_ok()) {
-        let look = Look { after: request.after, wait_ms: wait.as_millis() as u64, events };
+        let look = Look { after: request.after, wait_ms: wait.as_millis() as u64, events, estimate: false };
         let news = news_of(door, job, &NodeId::new(host), look).await;
         if news.is_none() {
             // It has another one by now, or will: whoever asks hears from the Scheduler, at once.
-            return Ok(json_message(
-                &status(door, asked, job, Look { after: request.after, wait_ms: 0, events }).await?,
-            ));
+            return Ok(json_message(&status(door, asked, job, Look { wait_ms: 0, ..look }).await?));
         }
         // Of one that has ended there the Scheduler knows more.
         if let Some(news) = news.filter(|news| !news.over && news.last != request.after && news.tenant == asked.tenant)
@@ -258,7 +257,7 @@ async fn watch(
     let (mut pause, pause_max) = LOOK_AGAIN;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let look = Look { after: request.after, wait_ms: left.as_millis() as u64, events };
+        let look = Look { after: request.after, wait_ms: left.as_millis() as u64, events, estimate: false };
         let status = status(door, asked, job, look).await?;
         let heard = status["last"].as_u64();
         let over = JobState::of_answer(&status).is_some_and(JobState::is_over);
@@ -269,6 +268,41 @@ async fn watch(
         // Of those that wait for their turn there may be very many.
         let waits = status["state"] == JobState::Queued.token();
         pause = (2 * pause).min(if waits { 10 * pause_max } else { pause_max });
+    }
+}
+
+/// What the result of a job looks like by now, when there is something after what was heard of, or the wait is over.
+async fn estimate(
+    door: &Door,
+    asked: &Asked<'_>,
+    job: JobId,
+    request: &Request,
+    work: OwnedSemaphorePermit,
+) -> Result<Message, ApiError> {
+    let waits = door.waits.clone().try_acquire_owned().ok();
+    let wait = if waits.is_some() { Duration::from_millis(request.wait_ms).min(WAIT_MAX) } else { Duration::ZERO };
+    drop(work);
+    let until = Instant::now() + wait;
+    let (mut pause, pause_max) = LOOK_AGAIN;
+    loop {
+        let known = known(door, asked, job).await?;
+        let record = known.record();
+        let left =
+            if record.state.is_over() { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+        let wait_ms = left.as_millis() as u64;
+        let look = Look { after: request.after, wait_ms, events: 0, estimate: true };
+        let news = if record.state > JobState::Queued { news(door, record, look).await } else { None };
+        // Of one that has ended there the Scheduler knows whether it goes on elsewhere.
+        let (over, is_queued) = (record.state.is_over(), record.state == JobState::Queued);
+        let new = news.and_then(|news| news.estimate);
+        if new.is_some() || over || Instant::now() + pause >= until {
+            let (last, snapshot) = new.map_or((request.after, None), |(number, text)| (number, Some(text)));
+            let snapshot = snapshot.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+            let told = json!({ "job": job.to_string(), "state": record.state, "last": last, "snapshot": snapshot, "over": over });
+            return Ok(json_message(&told));
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(if is_queued { 10 * pause_max } else { pause_max });
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `list`    | `{"all", "limit", "next"}`, all optional                           | `{"jobs", "next"}`, the latest first                |
 //! | `watch`   | `{"job", "after", "wait_ms"}`                                      | as `status`, when there is something after `after`  |
 //! | `events`  | `{"job", "after", "wait_ms", "limit"}`                             | what has happened since                             |
+//! | `estimate` | `{"job", "after", "wait_ms"}`                                     | what its result looks like by now                   |
 //! | `cancel`  | `{"job"}`                                                          | `{"job", "state"}`: what it has become              |
 //! | `why`     | `{"job"}`                                                          | what it waits for                                   |
 //! | `value`   | `{"job"}`                                                          | what its program returned                           |

@@ -14,6 +14,9 @@ use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::task::TaskTiming;
 pub use progress::Progress;
 
+/// Bytes of a snapshot of a result that is not known yet, at most: one fits a message, whatever else is in it.
+pub const SNAPSHOT_BYTES_MAX: usize = 256 << 10;
+
 /// What happened, where and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -53,6 +56,11 @@ pub enum EventKind {
     Note {
         /// In words.
         text: String,
+    },
+    /// The program says what its result looks like by now. A later one takes the place of an earlier one: who looks seldom misses some.
+    Estimated {
+        /// JSON, up to [`SNAPSHOT_BYTES_MAX`] bytes; empty where a later one has taken its place.
+        snapshot: String,
     },
     /// A task was handed to a node.
     TaskPlaced {

@@ -106,6 +106,7 @@ impl Progress {
             EventKind::Waiting { what, reason, .. } => self.waiting = Some(format!("{what} waits: {reason}")),
             EventKind::Committing
             | EventKind::Note { .. }
+            | EventKind::Estimated { .. }
             | EventKind::ObjectsLost { .. }
             | EventKind::FoldDue { .. }
             | EventKind::Node { .. }

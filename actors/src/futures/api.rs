@@ -22,6 +22,7 @@ use super::keep::KeepCalls;
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
+use crate::event::SNAPSHOT_BYTES_MAX;
 use crate::ids::{CopyNumber, EdgeId, JobId, JobSecret, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue, NodeShape};
 use crate::printing::Printer;
@@ -509,6 +510,22 @@ impl Futures {
         let mut text = text.to_owned();
         self.0.printer.hide(&mut text);
         self.call(ProgramCall::Say { text })
+    }
+
+    /// Shows who watches the job what its result looks like by now, as JSON; a later snapshot takes the place of an earlier one. A program that is run again shows it again.
+    ///
+    /// # Errors
+    /// It is larger than [`SNAPSHOT_BYTES_MAX`], or the runtime has ended.
+    pub fn show_estimate(&self, snapshot: &impl Serialize) -> Result<(), JobError> {
+        let mut snapshot = serde_json::to_string(snapshot).map_err(JobError::program)?;
+        self.0.printer.hide(&mut snapshot);
+        if snapshot.len() > SNAPSHOT_BYTES_MAX {
+            let bytes = snapshot.len();
+            return Err(JobError::program(format!(
+                "a snapshot has {SNAPSHOT_BYTES_MAX} bytes at most, and not {bytes}"
+            )));
+        }
+        self.call(ProgramCall::Estimate { snapshot })
     }
 
     /// Prints a line for who watches the job. It never waits, and may be lost; see [`printing`](crate::printing). A program that is run

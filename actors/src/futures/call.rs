@@ -175,6 +175,11 @@ pub enum ProgramCall {
         /// In words.
         text: String,
     },
+    /// The program shows what its result looks like by now.
+    Estimate {
+        /// JSON.
+        snapshot: String,
+    },
     /// How many bytes does the Owner take?
     OwnerBytes {
         /// Whom to tell.

@@ -203,8 +203,9 @@ impl Host {
         let post = self.node.post.clone();
         scope.later(async move {
             let wait = Duration::from_millis(look.wait_ms).min(LOOK_WAIT_MAX);
-            let _ = match look.events {
-                0 => tokio::time::timeout(wait, ring.progressed(look.after)).await,
+            let _ = match look {
+                Look { estimate: true, .. } => tokio::time::timeout(wait, ring.estimated(look.after)).await,
+                Look { events: 0, .. } => tokio::time::timeout(wait, ring.progressed(look.after)).await,
                 _ => tokio::time::timeout(wait, ring.changed(look.after)).await,
             };
             post.answer(reply, Some(Box::new(ring.news(&tenant, look))));

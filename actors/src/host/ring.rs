@@ -33,6 +33,8 @@ pub(super) struct Ring {
     inner: Arc<Mutex<Inner>>,
     /// The number of the latest event, and whether the job is over.
     last: Arc<watch::Sender<(u64, bool)>>,
+    /// The number of the latest event that said what the result looks like; 0: none has.
+    estimated: Arc<watch::Sender<u64>>,
     began: Instant,
 }
 
@@ -43,11 +45,27 @@ struct Inner {
     last: u64,
     /// The number before that of the first event.
     base: u64,
+    /// What the result looks like by now, and the number of the event that said so.
+    estimate: Option<(u64, String)>,
+}
+
+impl Inner {
+    /// An event with what it says: of estimates the latest alone is kept.
+    fn event(&self, number: u64, event: &Event) -> Event {
+        let mut event = event.clone();
+        if let (EventKind::Estimated { snapshot }, Some((latest, text))) = (&mut event.kind, &self.estimate)
+            && *latest == number
+        {
+            snapshot.clone_from(text);
+        }
+        event
+    }
 }
 
 impl Default for Ring {
     fn default() -> Self {
-        Self { inner: Arc::default(), last: Arc::new(watch::Sender::new((0, false))), began: Instant::now() }
+        let last = Arc::new(watch::Sender::new((0, false)));
+        Self { inner: Arc::default(), last, estimated: Arc::default(), began: Instant::now() }
     }
 }
 
@@ -71,11 +89,15 @@ impl Ring {
         let mut inner = self.inner.lock();
         inner.progress.on(&event);
         inner.last += 1;
+        let last = inner.last;
+        if let EventKind::Estimated { snapshot } = &mut event.kind {
+            inner.estimate = Some((last, std::mem::take(snapshot)));
+            self.estimated.send_replace(last);
+        }
         inner.events.push_back(event);
         if inner.events.len() > EVENTS_MAX {
             inner.events.pop_front();
         }
-        let last = inner.last;
         drop(inner);
         self.last.send_modify(|known| known.0 = last);
     }
@@ -93,6 +115,17 @@ impl Ring {
     /// Resolves when there is something after `after`, or nothing will be.
     pub(super) async fn changed(&self, after: u64) {
         let _ = self.last.subscribe().wait_for(|(last, over)| *last != after || *over).await;
+    }
+
+    /// Resolves when there is a later estimate of the result than that of event `after`, or there will be none.
+    pub(super) async fn estimated(&self, after: u64) {
+        let mut estimated = self.estimated.subscribe();
+        let is_over = async { drop(self.last.subscribe().wait_for(|(_, over)| *over).await) };
+        tokio::select! {
+            biased;
+            _ = estimated.wait_for(|number| *number != 0 && *number != after) => {}
+            () = is_over => {}
+        }
     }
 
     /// The same for who wants to know how far the job is: he hears that at the next half second, or when the job is over.
@@ -118,20 +151,21 @@ impl Ring {
         let (progress, last) = (inner.progress.clone(), inner.last);
         // What is missing cannot be told apart from what is there in the progress: who has missed some goes on from here.
         let skipped = first.saturating_sub(after + 1);
+        let estimate = inner.estimate.clone().filter(|(number, _)| look.estimate && *number != look.after);
         if look.events == 0 || skipped > 0 {
-            return News { tenant: tenant.clone(), last, progress, events: Vec::new(), skipped, over };
+            return News { tenant: tenant.clone(), last, progress, events: Vec::new(), skipped, over, estimate };
         }
         let most = (look.events as usize).min(ANSWERED_MAX);
-        let new = inner.events.iter().enumerate().skip((after + 1 - first) as usize).take(most);
+        let numbered = (first..).zip(&inner.events).skip((after + 1 - first) as usize).take(most);
         let mut bytes = 0;
-        let fit = new.take_while(|(_, event)| {
+        let fit = numbered.map(|(number, event)| (number, inner.event(number, event))).take_while(|(_, event)| {
             let before = bytes;
             bytes += rmp_serde::to_vec_named(event).map_or(0, |event| event.len());
             before == 0 || bytes <= ANSWERED_BYTES_MAX
         });
-        let events: Vec<_> = fit.map(|(at, event)| (first + at as u64, event.clone())).collect();
+        let events: Vec<_> = fit.collect();
         let told = events.last().map_or(after, |(number, _)| *number);
-        News { tenant: tenant.clone(), last: told, progress, events, skipped, over: over && told == last }
+        News { tenant: tenant.clone(), last: told, progress, events, skipped, over: over && told == last, estimate }
     }
 }
 
@@ -156,7 +190,7 @@ mod tests {
     #[test]
     fn who_asks_hears_what_came_after_what_he_has_heard() {
         let ring = ring(5);
-        let look = |after, events| Look { after, wait_ms: 0, events };
+        let look = |after, events| Look { after, wait_ms: 0, events, estimate: false };
         let news = ring.news(&"a".into(), look(0, 3));
         assert_eq!((numbers(&news), news.last, news.skipped), (vec![1, 2, 3], 3, 0));
         let news = ring.news(&"a".into(), look(3, 100));
@@ -183,7 +217,7 @@ mod tests {
             let (mut after, mut heard) = (0, 0);
             loop {
                 ring.progressed(after).await;
-                let news = ring.news(&"a".into(), Look { after, wait_ms: 0, events: 0 });
+                let news = ring.news(&"a".into(), Look { after, ..Look::default() });
                 (after, heard) = (news.last, heard + 1);
                 if news.over {
                     return (heard, news.progress.tasks(), Instant::now());
@@ -199,22 +233,22 @@ mod tests {
     fn who_asks_too_seldom_goes_on_from_what_they_add_up_to() {
         let events = EVENTS_MAX as u64 + 10;
         let ring = ring(events);
-        let news = ring.news(&"a".into(), Look { after: 3, wait_ms: 0, events: 100 });
+        let news = ring.news(&"a".into(), Look { after: 3, events: 100, ..Look::default() });
         assert_eq!((news.events.len(), news.skipped, news.last), (0, 7, events));
         assert_eq!(news.progress.tasks(), (0, events));
         assert_eq!(news.first(3), Some(11), "for who wants those that are there");
-        let news = ring.news(&"a".into(), Look { after: 10, wait_ms: 0, events: 100 });
+        let news = ring.news(&"a".into(), Look { after: 10, events: 100, ..Look::default() });
         assert_eq!((numbers(&news)[0], news.first(10)), (11, None));
-        let news = ring.news(&"a".into(), Look { after: events - 2, wait_ms: 0, events: 100 });
+        let news = ring.news(&"a".into(), Look { after: events - 2, events: 100, ..Look::default() });
         assert_eq!(numbers(&news), [events - 1, events]);
     }
 
     #[test]
     fn who_has_heard_an_earlier_run_begins_anew() {
         let ring = ring(3);
-        let news = ring.news(&"a".into(), Look { after: 1000, wait_ms: 0, events: 10 });
+        let news = ring.news(&"a".into(), Look { after: 1000, events: 10, ..Look::default() });
         assert_eq!((numbers(&news), news.last), (vec![1, 2, 3], 3));
-        let end = ring.news(&"a".into(), Look { after: u64::MAX, wait_ms: 0, events: 0 });
+        let end = ring.news(&"a".into(), Look { after: u64::MAX, events: 0, ..Look::default() });
         assert_eq!(end.last, 3);
     }
 
@@ -222,7 +256,7 @@ mod tests {
     fn who_has_heard_an_earlier_run_misses_nothing_of_a_later_one() {
         let later = Ring::default();
         later.ran_before(1);
-        let look = |after| Look { after, wait_ms: 0, events: 10 };
+        let look = |after| Look { after, events: 10, ..Look::default() };
         assert_eq!(later.news(&"a".into(), look(2)).last, RUN);
         for at_us in 1..=3 {
             later.push(Event { at_us, node: NodeId::new("n2"), job: None, kind: EventKind::Committing });
@@ -245,9 +279,36 @@ mod tests {
             let kind = EventKind::Note { text: "ä".repeat(10_000) };
             ring.push(Event { at_us, node: NodeId::new("n1"), job: None, kind });
         }
-        let news = ring.news(&"a".into(), Look { after: 0, wait_ms: 0, events: 256 });
+        let news = ring.news(&"a".into(), Look { after: 0, events: 256, ..Look::default() });
         assert!(news.events.len() > 10);
         assert!(rmp_serde::to_vec_named(&news).unwrap().len() < 128 << 10);
+    }
+
+    #[tokio::test]
+    async fn who_looks_at_estimates_gets_the_latest_one_at_once_and_earlier_ones_are_not_kept() {
+        let ring = ring(3);
+        let estimated = |text: &str| {
+            let kind = EventKind::Estimated { snapshot: text.to_owned() };
+            ring.push(Event { at_us: 9, node: NodeId::new("n1"), job: None, kind });
+        };
+        let looks = |after| ring.news(&"a".into(), Look { after, estimate: true, ..Look::default() }).estimate;
+        assert_eq!(looks(0), None);
+        estimated("first");
+        ring.estimated(0).await;
+        assert_eq!(looks(0), Some((4, "first".to_owned())));
+        let waits = tokio::time::timeout(Duration::from_millis(20), ring.estimated(4)).await;
+        assert!(waits.is_err() && looks(4).is_none(), "there is no later one");
+        estimated("second");
+        assert_eq!(looks(4), Some((5, "second".to_owned())));
+        assert_eq!(ring.news(&"a".into(), Look::default()).estimate, None, "only for who asks");
+        let news = ring.news(&"a".into(), Look { after: 3, events: 9, ..Look::default() });
+        let texts = news.events.iter().map(|(_, event)| match &event.kind {
+            EventKind::Estimated { snapshot } => snapshot.as_str(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(texts.collect::<Vec<_>>(), ["", "second"]);
+        ring.close();
+        ring.estimated(5).await;
     }
 
     #[tokio::test]

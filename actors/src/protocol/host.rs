@@ -126,6 +126,8 @@ pub struct Look {
     pub wait_ms: u64,
     /// So many events at most; 0: no more than how it stands.
     pub events: u32,
+    /// What is wanted is what its result looks like by now: after `after`, or none.
+    pub estimate: bool,
 }
 
 /// How it stands with a job that runs, and what has happened.
@@ -143,6 +145,8 @@ pub struct News {
     pub skipped: u64,
     /// Whether it has ended here.
     pub over: bool,
+    /// What its result looks like by now, with the number of the event that said so; `None`: that was not asked for, nothing was said, or nothing new.
+    pub estimate: Option<(u64, String)>,
 }
 
 impl News {

@@ -226,7 +226,11 @@ fn bodies() -> Bodies {
 fn host() -> Vec<HostMsg> {
     vec![
         HostMsg::Run { record: Box::new(record()), bodies: BodiesAt::Here(bodies()) },
-        HostMsg::Look { job: job(), look: Look { after: 17, wait_ms: 1000, events: 256 }, reply: Reply::to(node(), 7) },
+        HostMsg::Look {
+            job: job(),
+            look: Look { after: 17, wait_ms: 1000, events: 256, estimate: false },
+            reply: Reply::to(node(), 7),
+        },
         HostMsg::TellEnd { job: job(), reply: Reply::to(node(), 8) },
         HostMsg::Resume { job: job() },
         HostMsg::Cancel { job: job() },

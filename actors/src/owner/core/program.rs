@@ -161,6 +161,7 @@ impl OwnerCore {
                 info!(job_id = %self.place.job, text, "the program says");
                 self.emit_here(EventKind::Note { text });
             }
+            ProgramCall::Estimate { snapshot } => self.emit_here(EventKind::Estimated { snapshot }),
             ProgramCall::OwnerBytes { answer } => drop(answer.send(self.state.bytes())),
             ProgramCall::Chose(choice) => self.note(Entry::Choice(choice)),
             ProgramCall::Computes { number, thread } => {
