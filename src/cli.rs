@@ -21,7 +21,7 @@ pub use self::place::{ClusterArgs, FilesArgs, PlaceArgs, SettingArgs};
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
 pub use self::specs::refused;
 pub use self::tables::{
-    ConvertArgs, DedupeArgs, GroupArgs, GroupQueryArgs, GroupReadArgs, JoinArgs, JoinTablesArgs, PartsArgs,
+    ConvertArgs, DedupeArgs, GroupArgs, GroupQueryArgs, GroupReadArgs, JoinArgs, JoinTablesArgs, OnlineArgs, PartsArgs,
     RepartitionArgs, RightReadArgs, ShowArgs, ShuffleArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
 };
 pub use self::watch::{JobQueryArgs, JobQuestion, JobsArgs, LookArgs, TimelineArgs};

@@ -51,6 +51,7 @@ pub use exobus_actors::{
 #[doc(hidden)]
 pub use exobus_actors::{check_params, decode_params, encode_result, futures};
 pub use exobus_bus as bus;
+pub use exobus_queries as queries;
 pub use exobus_shuffle as shuffle;
 pub use exobus_store as store;
 pub use exobus_tables as tables;

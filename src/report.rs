@@ -7,6 +7,7 @@
 //! Who asks for it also gets a [`Timeline`] of the job as files ([`Views`]): a trace for Perfetto, and a picture.
 
 mod bars;
+mod estimates;
 mod eta;
 pub mod plot;
 mod progress;
@@ -19,9 +20,10 @@ pub mod trace;
 mod views;
 
 pub use self::{
+    estimates::{GROUPS_DRAWN, snapshot_table},
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
-    summary::{JobSummary, KeyedSummary, KeyedWords, Place, TableSummary, TableWords},
+    summary::{JobSummary, KeyedSummary, KeyedWords, OnlineSummary, Place, TableSummary, TableWords},
     table::{DrawnColumn, DrawnTable},
     text::{about, bytes, count, counted, duration, rate},
     timeline::Timeline,

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AggregateArgs, ColumnArgs, ConvertArgs, CutsName, DedupeArgs, ExplainArgs, ExplainFilesArgs, ExplainTableArgs,
-    ExplainWhat, GroupArgs, GroupQueryArgs, JobArgs, JoinArgs, JoinTablesArgs, PartsArgs, RepartitionArgs, SetupArgs,
-    ShuffleArgs, SortArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs, WordcountArgs,
+    ExplainWhat, GroupArgs, GroupQueryArgs, JobArgs, JoinArgs, JoinTablesArgs, OnlineArgs, PartsArgs, RepartitionArgs,
+    SetupArgs, ShuffleArgs, SortArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs, WordcountArgs,
 };
 use crate::exit::{Exit, Failure};
 
@@ -178,9 +178,11 @@ impl DedupeArgs {
 impl GroupArgs {
     /// The spec of the job.
     pub fn spec(&self) -> Spec {
-        let Self { input, output, query, rows_per_file, read, write, job } = self;
+        let Self { input, output, query, online, rows_per_file, read, write, job } = self;
+        let OnlineArgs { online, until, seed, bounds } = online;
         let mut said = Said::default();
         said.paths(input, Some(output)).reads(&read.of_table()).writes(write).job(job).groups(query);
+        said.flag("online", *online).text("until", until.as_ref()).value("seed", *seed).text("bounds", bounds.as_ref());
         said.value("rows_per_file", *rows_per_file).spec("group")
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use exobus_queries::stopping::Until;
 use exobus_tables::{
     expression::Expression,
     jobs::{
@@ -194,6 +195,24 @@ pub struct GroupQueryArgs {
     pub per: Vec<String>,
 }
 
+/// What is shown of a query before everything was read.
+#[derive(Debug, Clone, Args)]
+pub struct OnlineArgs {
+    /// Show what is known of the groups while the table is read, with bounds that close in; with --json a line for each look
+    #[arg(long, help_heading = "Early answers")]
+    pub online: bool,
+    /// When enough was read: error=1%, when each value that is shown is known as well as that (error=1%:all, each of all groups; error=1%:guaranteed, by bounds that rest on no assumption), or
+    /// time=5s; nothing is written then [default: when everything was read]
+    #[arg(long, value_name = "GOAL", help_heading = "Early answers", requires = "online")]
+    pub until: Option<Until>,
+    /// From what the order follows in which the table is read [default: 0]
+    #[arg(long, value_name = "NUMBER", help_heading = "Early answers", requires = "online")]
+    pub seed: Option<u64>,
+    /// Which bounds are given: approximate, or guaranteed, which rest on no assumption, are wide, and are there for counts of rows of files that say how many they have [default: approximate]
+    #[arg(long, value_name = "KIND", help_heading = "Early answers", requires = "online", value_parser = ["approximate", "guaranteed"])]
+    pub bounds: Option<String>,
+}
+
 /// How the files of a table are read of which a job looks at some columns alone.
 #[derive(Debug, Clone, Args)]
 pub struct GroupReadArgs {
@@ -234,6 +253,9 @@ pub struct GroupArgs {
     /// What is said of groups
     #[command(flatten)]
     pub query: GroupQueryArgs,
+    /// What is shown before everything was read
+    #[command(flatten)]
+    pub online: OnlineArgs,
     /// Rows of a file, at most; files differ by one row
     #[arg(long, value_name = "ROWS", help_heading = "Tables", conflicts_with_all = ["partitions", "file_bytes"],
           value_parser = clap::value_parser!(u64).range(1..))]

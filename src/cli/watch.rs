@@ -62,6 +62,8 @@ pub enum JobQuestion {
     Result(LookArgs),
     /// Print what has happened to the job, and does, as JSON, an event a line, until it is over
     Events(LookArgs),
+    /// Show what the result of a query that answers early (`exobus group --online`) looks like by now, and how its bounds close in, until the job is over; with --json a line for each look
+    Estimate(LookArgs),
     /// Draw what the job did and when, from the events that the cluster still has: the last 2048 of a job that runs, the last 256 of one
     /// that is over; a job that is followed from its beginning loses none unless its node is lost
     Timeline(TimelineArgs),

@@ -9,6 +9,7 @@ use exobus_actors::{
     protocol::job::JobState,
     task::JobError,
 };
+use exobus_queries::snapshot::Snapshot;
 use exobus_store::{Clock, SystemClock};
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ use crate::{
     config::units::size,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
-    report::{Reporter, Style, Views, duration},
+    report::{GROUPS_DRAWN, Reporter, Style, Views, count, duration, snapshot_table},
 };
 
 /// Jobs in a page.
@@ -63,6 +64,7 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
         JobQuestion::Logs(look) => return follow(&args.job, look),
         JobQuestion::Watch(look) => return watch(&args.job, look),
         JobQuestion::Events(look) => return events(&args.job, look),
+        JobQuestion::Estimate(look) => return estimates(&args.job, look),
         JobQuestion::Timeline(asked) => return draw(&args.job, asked),
     };
     with_client(look, "job", async |client| {
@@ -151,6 +153,44 @@ fn events(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
         let hearing = Hearing { follow: true, from_first: false };
         hearing.hear(client, digits, &mut show_events).await.map_err(client_failure)?;
         Ok(Exit::Success)
+    })
+}
+
+/// How long a request waits for the next look.
+const LOOK_WAIT: Duration = Duration::from_secs(10);
+
+/// Prints what the result of a job looks like, look by look, until it is over; Ctrl-C leaves it alone.
+fn estimates(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
+    with_client(look, "job", async |client| {
+        let job = find(client, digits).await?;
+        let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+        let mut after = 0;
+        loop {
+            let said = tokio::select! {
+                biased;
+                () = interrupt.wait() => return Ok(Exit::Interrupted),
+                said = client.estimate(job, after, LOOK_WAIT) => said.map_err(client_failure)?,
+            };
+            if !said["snapshot"].is_null() {
+                print(&match look.json {
+                    true => said["snapshot"].to_string(),
+                    false => {
+                        let known: Snapshot =
+                            serde_json::from_value(said["snapshot"].clone()).or_exit(Exit::InputOutput)?;
+                        let (seen, blocks) = (count(known.blocks_seen), count(known.blocks));
+                        format!(
+                            "{}\n{seen} of {blocks} blocks after {:.1} s\n",
+                            snapshot_table(&known, GROUPS_DRAWN, None),
+                            known.seconds
+                        )
+                    }
+                });
+            }
+            after = said["last"].as_u64().unwrap_or(after);
+            if said["over"] == true {
+                return Ok(Exit::Success);
+            }
+        }
     })
 }
 

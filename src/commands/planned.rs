@@ -8,6 +8,7 @@ use exobus_actors::{
     spec::{Plain, Plan, Spec, SpecError},
 };
 use exobus_files::{FileError, check_output_folder};
+use exobus_queries::online::{Answered, OnlineGroup};
 use exobus_shuffle::{
     files::{list_files, list_inputs},
     jobs::{Aggregate, RandomShuffle, WordCount, sort::SortReport},
@@ -31,7 +32,7 @@ use crate::{
     cluster,
     config::Overrides,
     exit::{Exit, Failure, OrExit},
-    report::{JobSummary, KeyedSummary, KeyedWords, TableSummary, TableWords},
+    report::{JobSummary, KeyedSummary, KeyedWords, OnlineSummary, TableSummary, TableWords},
 };
 
 /// What the jobs of a program are told in.
@@ -40,11 +41,14 @@ enum Words {
     Sort,
     Table(TableWords),
     Keyed(KeyedWords),
+    /// With what was shown last.
+    Online,
     /// As JSON, whatever it is.
     None,
 }
 
 const SORT: &str = "sort";
+const GROUPED: TableWords = TableWords { did: "grouped", made: Some("groups") };
 
 impl Words {
     /// Those of the program of this key.
@@ -56,7 +60,8 @@ impl Words {
             SortTable::NAME | "table" => table("sorted"),
             ShuffleTable::NAME => table("shuffled"),
             DedupeTable::NAME => table("deduplicated"),
-            GroupTable::NAME => Self::Table(TableWords { did: "grouped", made: Some("groups") }),
+            GroupTable::NAME => Self::Table(GROUPED),
+            OnlineGroup::NAME => Self::Online,
             JoinTables::NAME => Self::Table(TableWords { did: "joined", made: Some("rows") }),
             RepartitionTable::NAME => table("repartitioned"),
             ConvertTable::NAME => table("converted"),
@@ -82,7 +87,7 @@ fn look_at(program: &str, reads: &[PathBuf], partial: bool) -> Result<(), FileEr
         Words::Sort => list_inputs(reads, partial).map(drop),
         Words::Keyed(_) if name == RandomShuffle::NAME => list_inputs(reads, partial).map(drop),
         Words::Keyed(_) => list_files(reads, partial).map(drop),
-        Words::Table(_) => check_inputs(reads, partial),
+        Words::Table(_) | Words::Online => check_inputs(reads, partial),
         Words::None => Ok(()),
     }
 }
@@ -165,6 +170,11 @@ fn told_in(words: Words, job: Running<'_>, json: bool, output: &str) -> Result<E
         Words::Keyed(words) => told(job, json, |ran: &Ran<KeyedReport>| {
             let summary = KeyedSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds);
             let text = summary.for_people(&words, &ran.place, output);
+            (summary, text)
+        }),
+        Words::Online => told(job, json, |ran: &Ran<Answered>| {
+            let summary = OnlineSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds);
+            let text = summary.for_people(&ran.report.snapshot, GROUPED, &ran.place, output);
             (summary, text)
         }),
         Words::None => told(job, json, |ran: &Ran<Plain>| {

@@ -89,7 +89,7 @@ impl Session {
             executors: args.executors,
             ..Overrides::default()
         };
-        Self::configured(&args.place, &process, views, Logged::Anew)
+        Self::configured(&args.place, &process, || Ok(views()?.as_json(args.json)), Logged::Anew)
     }
 
     /// For a job that was not finished, and is taken up again in this process.
@@ -113,7 +113,7 @@ impl Session {
             ..PlaceArgs::default()
         };
         let logged = Logged::Again(file, Box::new(spec));
-        Self::configured(&place, &process, || args.views.open(), logged)
+        Self::configured(&place, &process, || Ok(args.views.open()?.as_json(args.json)), logged)
     }
 
     fn configured(

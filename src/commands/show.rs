@@ -98,7 +98,7 @@ fn rows(found: &FirstRows, args: &ShowArgs) -> String {
     });
     if args.json {
         let object = |values: Vec<Value>| -> serde_json::Value {
-            fields.iter().zip(values).map(|(field, value)| (field.name().clone(), value_json(value))).collect()
+            fields.iter().zip(values).map(|(field, value)| (field.name().clone(), value.into_json())).collect()
         };
         let columns = fields.iter();
         let columns =
@@ -121,19 +121,6 @@ fn rows(found: &FirstRows, args: &ShowArgs) -> String {
     format!("{}\n{said}", DrawnTable::new(columns.collect(), rows).drawn(args.width.map(usize::from)))
 }
 
-fn value_json(value: Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(value) => value.into(),
-        // An integer of 64 bits or a float: JSON has their digits.
-        Value::Number(text) => serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text)),
-        Value::Exact(text) | Value::Text(text) => text.into(),
-        bytes @ Value::Bytes(_) => bytes.to_string().into(),
-        Value::List(values) => values.into_iter().map(value_json).collect(),
-        Value::Struct(fields) => fields.into_iter().map(|(name, value)| (name, value_json(value))).collect(),
-    }
-}
-
 fn statistics(found: &TableStatistics, args: &ShowArgs) -> String {
     let columns = || found.schema.fields().iter().zip(&found.columns);
     if args.json {
@@ -141,8 +128,8 @@ fn statistics(found: &TableStatistics, args: &ShowArgs) -> String {
             let mut column = column_json(field.name(), print_type(field.data_type()), field.is_nullable());
             let (least, greatest) = said.bounds.clone().unzip();
             column["nulls"] = said.nulls.into();
-            column["min"] = least.map_or(serde_json::Value::Null, value_json);
-            column["max"] = greatest.map_or(serde_json::Value::Null, value_json);
+            column["min"] = least.map_or(serde_json::Value::Null, Value::into_json);
+            column["max"] = greatest.map_or(serde_json::Value::Null, Value::into_json);
             column
         });
         let columns: Vec<_> = columns.collect();

@@ -1,9 +1,10 @@
 //! Progress bars on a terminal: a line for each stage and one for the state of the job, each of which fits.
 
 use console::Term;
+use exobus_queries::snapshot::Snapshot;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{Progress, Stage, text};
+use super::{Progress, Stage, estimates::snapshot_table, text};
 use crate::logging;
 
 /// Cells of a bar at most, and at least: where there is room for fewer there is none.
@@ -17,6 +18,8 @@ pub(super) struct Bars {
     /// By name: a stage may appear between others.
     stages: Vec<(String, ProgressBar)>,
     state: ProgressBar,
+    /// What is known of the result, above all others.
+    result: Option<ProgressBar>,
     terminal: Term,
 }
 
@@ -25,7 +28,7 @@ impl Bars {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         let state = all.add(line());
         logging::bars_on_screen(Some(all.clone()));
-        Self { all, stages: Vec::new(), state, terminal: Term::stderr() }
+        Self { all, stages: Vec::new(), state, result: None, terminal: Term::stderr() }
     }
 
     pub(super) fn draw(&mut self, progress: &Progress, now_ms: u64) {
@@ -37,6 +40,20 @@ impl Bars {
             self.bar(&stage.name).set_message(stage_line(stage, name_cells, cells));
         }
         self.state.set_message(fitting(&progress.state_line(now_ms), cells));
+    }
+
+    /// What is known of the result by now, in the place of what was known before: as many groups as fit above the bars.
+    pub(super) fn show(&mut self, known: &Snapshot, line: &str) {
+        let (rows, columns) = self.terminal.size();
+        let cells = usize::from(columns).saturating_sub(1);
+        // Head, line below it, what it says of all, and the bars themselves.
+        let groups = usize::from(rows).saturating_sub(self.stages.len() + 6);
+        let table = snapshot_table(known, groups, Some(cells));
+        let result = self.result.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{msg}").expect("templates are literals of this file");
+            self.all.insert(0, ProgressBar::new_spinner().with_style(style))
+        });
+        result.set_message(format!("{table}\n{}", fitting(line, cells)));
     }
 
     fn bar(&mut self, name: &str) -> &ProgressBar {
@@ -62,6 +79,8 @@ impl Drop for Bars {
             bar.abandon();
         }
         self.state.finish_and_clear();
+        // The summary shows it.
+        self.result.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
 

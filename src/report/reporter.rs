@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-use exobus_actors::event::{Event, EventSink};
+use exobus_actors::event::{Event, EventKind, EventSink};
+use exobus_queries::snapshot::Snapshot;
 use exobus_store::{Clock, SystemClock};
 
-use super::{Progress, Views, bars::Bars};
+use super::{Progress, Views, bars::Bars, estimates::Estimates};
 use crate::exit::Failure;
 
 /// How progress is shown.
@@ -83,7 +84,8 @@ impl Reporter {
 fn show(style: Style, received: &Receiver<Message>, views: &mut Views) -> Progress {
     let clock = SystemClock::new();
     let mut progress = Progress::default();
-    let mut bars = None;
+    let mut estimates = Estimates::default();
+    let mut bars: Option<Bars> = None;
     let (mut next_at, every) = match style {
         Style::Bars => (DRAW_EVERY, DRAW_EVERY),
         Style::Lines => (LINE_EVERY, LINE_EVERY),
@@ -98,6 +100,9 @@ fn show(style: Style, received: &Receiver<Message>, views: &mut Views) -> Progre
                     offset_ms = (event.at_us / 1000) as i64 - clock.now().as_millis() as i64;
                 }
                 views.on(&event);
+                if let EventKind::Estimated { snapshot } = &event.kind {
+                    show_estimate(snapshot, (&mut estimates, views.are_estimates_json()), bars.as_mut());
+                }
                 if let Some(news) = progress.on(&event) {
                     match &bars {
                         Some(bars) => Bars::say(bars, &news),
@@ -128,6 +133,17 @@ fn show(style: Style, received: &Receiver<Message>, views: &mut Views) -> Progre
     progress
 }
 
+/// Shows what is known of a result; who looks seldom is told none of some looks.
+fn show_estimate(snapshot: &str, (estimates, as_json): (&mut Estimates, bool), bars: Option<&mut Bars>) {
+    let Ok(known) = serde_json::from_str::<Snapshot>(snapshot) else { return };
+    match bars {
+        // A closed stdout is no reason to stop working.
+        _ if as_json => drop(writeln!(io::stdout().lock(), "{snapshot}")),
+        Some(bars) => bars.show(&known, &estimates.line(&known)),
+        None => say(&estimates.line(&known)),
+    }
+}
+
 fn say(line: &str) {
     // A closed stderr is no reason to stop working.
     let _ = writeln!(io::stderr().lock(), "{line}");
@@ -135,7 +151,7 @@ fn say(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use exobus_actors::{event::EventKind, ids::NodeId};
+    use exobus_actors::ids::NodeId;
 
     use super::*;
 

@@ -3,11 +3,15 @@
 use std::{fmt, time::Duration};
 
 use exobus_actors::protocol::host::JobEnd;
+use exobus_queries::{online::Answered, snapshot::Snapshot};
 use exobus_shuffle::{jobs::sort::SortReport, keyed::KeyedReport};
 use exobus_tables::jobs::Rewritten;
 use serde::Serialize;
 
-use super::text;
+use super::{
+    estimates::{GROUPS_DRAWN, snapshot_table},
+    text,
+};
 use crate::config::units::size;
 use crate::objects::Usage;
 
@@ -208,6 +212,49 @@ impl TableSummary {
             &format!("{} in {} in {output}", text::bytes(self.output_bytes), self.job.files()),
             &format!("every row exactly once: {proof}"),
         )
+    }
+}
+
+/// What a query did that answers early.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OnlineSummary {
+    /// Why it ended, in words.
+    pub ended: String,
+    /// Looks that were shown, and blocks that were read and that there are.
+    pub snapshots: u64,
+    /// See there.
+    pub blocks_seen: u64,
+    /// See there.
+    pub blocks: u64,
+    /// What was written, where everything was read.
+    #[serde(flatten)]
+    pub written: Option<TableSummary>,
+}
+
+impl OnlineSummary {
+    /// From what the program and the nodes say.
+    pub fn new(report: &Answered, end: &JobEnd, place: &Place, seconds: f64) -> Self {
+        let Answered { ended, written, snapshot } = report;
+        Self {
+            ended: ended.to_string(),
+            snapshots: snapshot.snapshot + 1,
+            blocks_seen: snapshot.blocks_seen,
+            blocks: snapshot.blocks,
+            written: written.as_ref().map(|written| TableSummary::new(written, end, place, seconds)),
+        }
+    }
+
+    /// What was shown last as a table, and lines for people; `output` says where the files are.
+    pub fn for_people(&self, last: &Snapshot, words: TableWords, place: &Place, output: &str) -> String {
+        let table = snapshot_table(last, GROUPS_DRAWN, None);
+        let said = match &self.written {
+            Some(written) => written.for_people(words, place, output),
+            None => {
+                let (read, all) = (text::count(self.blocks_seen), text::count(self.blocks));
+                format!("read {read} of {all} blocks in {:.1} s; nothing was written", last.seconds)
+            }
+        };
+        format!("{table}\n{}\n{said}", self.ended)
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Views {
     plot: Option<Target>,
     events: Option<Stream>,
     timeline: Timeline,
+    /// What is known of a result goes to stdout, a line of JSON for each look.
+    estimates_as_json: bool,
 }
 
 /// Events as they come, a line of JSON each.
@@ -56,7 +58,18 @@ impl Views {
             plot: plot.map(Target::open).transpose()?,
             events: events.map(Stream::open).transpose()?,
             timeline: Timeline::of_command(command_line()),
+            estimates_as_json: false,
         })
+    }
+
+    /// Where stdout has JSON, what is known of a result before the end has, too.
+    pub fn as_json(self, is_json: bool) -> Self {
+        Self { estimates_as_json: is_json, ..self }
+    }
+
+    /// Whether that is so.
+    pub(super) fn are_estimates_json(&self) -> bool {
+        self.estimates_as_json
     }
 
     /// Of a job that somebody else has started.
@@ -92,7 +105,7 @@ impl Views {
     /// # Errors
     /// The first file that cannot be written.
     pub fn write(self) -> Result<Vec<String>, Failure> {
-        let Self { trace, plot, events, timeline } = self;
+        let Self { trace, plot, events, timeline, .. } = self;
         let mut said = Vec::new();
         if let Some(Stream { target, failed: Some(error) }) = events {
             let failure = Err(error).or_exit(Exit::InputOutput);

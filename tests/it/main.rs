@@ -42,6 +42,7 @@ mod tables_json;
 mod tables_look;
 mod tables_many_files;
 mod tables_matrix;
+mod tables_online;
 mod tables_read;
 mod tables_records;
 mod tables_verbs;

@@ -1,6 +1,6 @@
 //! What people are shown of a query that answers early: a line of JSON for each look.
 //!
-//! `{"snapshot": 3, "final": false, "seconds": 0.8, "rows_seen": 81920, "blocks_seen": 12, "blocks": 800, "bytes_seen": 1000000, "columns": ["city", "sum(price)"], "groups": [{"key": ["Oslo"],
+//! `{"snapshot": 3, "final": false, "seconds": 0.8, "rows_seen": 81920, "blocks_seen": 12, "blocks": 800, "bytes_seen": 1000000, "columns": ["city", "sum(price)"], "groups_seen": 7, "unmet_blocks": 12, "groups": [{"key": ["Oslo"],
 //! "values": [{"estimate": 12.5, "low": 11.0, "high": 14.0, "kind": "approximate", "level": 0.996, "reason": null}]}]}`: keys and values in the order of `columns`, first those of the key. A value
 //! without bounds has nulls there, and says why. One that is no number (`min` of a text) has `kind` `"exact"` when all was read, and is null before.
 
@@ -29,6 +29,10 @@ pub struct Snapshot {
     pub bytes_seen: u64,
     /// Names of the columns: of the key, then of values.
     pub columns: Vec<String>,
+    /// How many groups are known, whether or not they are shown.
+    pub groups_seen: u64,
+    /// A group that no block has that was read is in so many blocks at most (hypergeometric), with the level of the look; null: nobody knows.
+    pub unmet_blocks: Option<u64>,
     /// The groups that are shown.
     pub groups: Vec<ShownGroup>,
 }
@@ -137,6 +141,8 @@ mod tests {
             blocks: 800,
             bytes_seen: 1_000_000,
             columns: ["city", "zone", "sum(price)", "avg(price)"].map(str::to_owned).to_vec(),
+            groups_seen: 7,
+            unmet_blocks: Some(12),
             groups: vec![group],
             ..Snapshot::default()
         };
@@ -144,6 +150,8 @@ mod tests {
         let expected = json!({
             "snapshot": 3, "final": false, "seconds": 0.8, "rows_seen": 81_920, "blocks_seen": 12, "blocks": 800, "bytes_seen": 1_000_000,
             "columns": ["city", "zone", "sum(price)", "avg(price)"],
+            "groups_seen": 7,
+            "unmet_blocks": 12,
             "groups": [{"key": ["Oslo", null], "values": [
                 {"estimate": 12.5, "low": 11.0, "high": 14.0, "kind": "approximate", "level": 0.996, "reason": null},
                 {"estimate": null, "low": null, "high": null, "kind": null, "level": null,

@@ -62,9 +62,15 @@ pub enum NoBounds {
         /// From so many on there are bounds.
         least: u64,
     },
+    /// There were more groups than are followed: what is known of those that are begins behind this look.
+    #[error("there are more groups than are followed, and bounds are of blocks that are read from here on")]
+    BeginsAnew,
     /// Nothing is said of such a value before everything was read: the least of some texts, for one.
     #[error("it is known when everything was read")]
     OnlyAtTheEnd,
+    /// Bounds that rest on nothing were asked for, and nobody knows between which values it is in a block.
+    #[error("guaranteed bounds need to know between which values it is in a block, and of this nobody does")]
+    NoRanges,
     /// There is no estimate, as where it would be divided by an estimate of zero.
     #[error("what was read so far gives no number")]
     NoNumber,

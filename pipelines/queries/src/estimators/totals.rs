@@ -28,36 +28,78 @@ impl Sample {
 }
 
 /// Of a group, sums and products of the totals that its terms have in blocks that were read. Blocks without it need not be told.
+///
+/// They are numbers that add up, one behind the other: how many blocks have the group; of each term the sum, and the sum of its products with the sizes of blocks; of each pair of terms, the first not before
+/// the second, the sum of their products, row by row the lower half of a matrix. Who keeps those of many groups keeps [`numbers_of`](Self::numbers_of) for each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    blocks: u64,
-    sums: Vec<f64>,
-    /// Of each term with the sizes of blocks.
-    with_size: Vec<f64>,
-    /// Of each pair of terms, the first not before the second: row by row the lower half of a matrix.
-    products: Vec<f64>,
+    terms: usize,
+    numbers: Vec<f64>,
 }
 
 impl Totals {
     /// Of so many terms.
     pub fn new(terms: usize) -> Self {
-        let products = vec![0.0; terms * (terms + 1) / 2];
-        Self { blocks: 0, sums: vec![0.0; terms], with_size: vec![0.0; terms], products }
+        Self { terms, numbers: vec![0.0; Self::numbers_of(terms)] }
+    }
+
+    /// How many numbers those of so many terms are.
+    pub fn numbers_of(terms: usize) -> usize {
+        1 + 2 * terms + terms * (terms + 1) / 2
+    }
+
+    /// Of these numbers.
+    ///
+    /// # Panics
+    /// They are more or fewer than [`numbers_of`](Self::numbers_of) says.
+    pub fn of_numbers(terms: usize, numbers: Vec<f64>) -> Self {
+        assert_eq!(numbers.len(), Self::numbers_of(terms), "the numbers of so many terms");
+        Self { terms, numbers }
+    }
+
+    /// Adds to such numbers that a block of this size has the group, and these totals of it.
+    ///
+    /// # Panics
+    /// As of [`of_numbers`](Self::of_numbers).
+    pub fn add_to(numbers: &mut [f64], size: f64, totals: &[f64]) {
+        let terms = totals.len();
+        assert_eq!(numbers.len(), Self::numbers_of(terms), "the numbers of so many terms");
+        let (first, products) = numbers.split_at_mut(1 + 2 * terms);
+        first[0] += 1.0;
+        for (row, total) in totals.iter().enumerate() {
+            first[1 + row] += total;
+            first[1 + terms + row] += size * total;
+            for (column, other) in totals[..=row].iter().enumerate() {
+                products[place(row, column)] += total * other;
+            }
+        }
     }
 
     /// How many terms there are.
     pub fn terms(&self) -> usize {
-        self.sums.len()
+        self.terms
     }
 
     /// How many blocks have the group.
     pub fn blocks(&self) -> u64 {
-        self.blocks
+        self.numbers[0] as u64
     }
 
     /// The sum of a term over what was read.
     pub fn sum(&self, term: usize) -> f64 {
-        self.sums[term]
+        self.sums()[term]
+    }
+
+    fn sums(&self) -> &[f64] {
+        &self.numbers[1..1 + self.terms]
+    }
+
+    fn with_size(&self) -> &[f64] {
+        &self.numbers[1 + self.terms..1 + 2 * self.terms]
+    }
+
+    fn products(&self) -> &[f64] {
+        &self.numbers[1 + 2 * self.terms..]
     }
 
     /// A block of this size has the group, and these totals of it.
@@ -65,15 +107,7 @@ impl Totals {
     /// # Panics
     /// There are fewer or more totals than terms.
     pub fn add(&mut self, size: f64, totals: &[f64]) {
-        assert_eq!(totals.len(), self.terms(), "a total for each term");
-        self.blocks += 1;
-        for (row, total) in totals.iter().enumerate() {
-            self.sums[row] += total;
-            self.with_size[row] += size * total;
-            for (column, other) in totals[..=row].iter().enumerate() {
-                self.products[place(row, column)] += total * other;
-            }
-        }
+        Self::add_to(&mut self.numbers, size, totals);
     }
 
     /// What blocks have that somebody else has read.
@@ -82,12 +116,7 @@ impl Totals {
     /// It is of other terms.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!(other.terms(), self.terms(), "the same terms");
-        self.blocks += other.blocks;
-        let add =
-            |here: &mut Vec<f64>, there: &[f64]| here.iter_mut().zip(there).for_each(|(here, there)| *here += there);
-        add(&mut self.sums, &other.sums);
-        add(&mut self.with_size, &other.with_size);
-        add(&mut self.products, &other.products);
+        self.numbers.iter_mut().zip(&other.numbers).for_each(|(here, there)| *here += there);
     }
 
     /// Of a sum of terms with these weights: its sum over blocks, that of its products with their sizes, and that of its squares.
@@ -97,12 +126,12 @@ impl Totals {
         for row in 0..weights.len() {
             for column in 0..=row {
                 let twice = if row == column { 1.0 } else { 2.0 };
-                let product = twice * weights[row] * weights[column] * self.products[place(row, column)];
+                let product = twice * weights[row] * weights[column] * self.products()[place(row, column)];
                 squares += product;
                 magnitude += product.abs();
             }
         }
-        Weighted { sum: dot(&self.sums), with_size: dot(&self.with_size), squares, magnitude }
+        Weighted { sum: dot(self.sums()), with_size: dot(self.with_size()), squares, magnitude }
     }
 }
 

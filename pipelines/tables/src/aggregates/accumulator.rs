@@ -45,6 +45,13 @@ pub trait Accumulator: Send {
     /// [`TableError::SumOverflows`], whose row is the place in `order`. Results take more bytes than a column can count.
     fn finish(&self, order: &[u32]) -> Result<ArrayRef, TableError>;
 
+    /// Numbers of these groups, in this order, that add up over parts of a table, and from which its results are estimated
+    /// ([`Function::estimated`](super::Function::estimated) says how): a column for each of them.
+    fn terms(&self, order: &[u32]) -> Vec<Vec<f64>> {
+        let _ = order;
+        Vec::new()
+    }
+
     /// How many bytes of memory it has taken.
     fn bytes(&self) -> u64;
 

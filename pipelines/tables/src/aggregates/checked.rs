@@ -63,6 +63,10 @@ impl<A: Accumulator> Accumulator for Checked<A> {
         self.inner.finish(order)
     }
 
+    fn terms(&self, order: &[u32]) -> Vec<Vec<f64>> {
+        self.inner.terms(order)
+    }
+
     fn bytes(&self) -> u64 {
         self.inner.bytes()
     }

@@ -45,6 +45,10 @@ impl Accumulator for Counts {
         Ok(counts(chosen(&self.counts, order).copied()))
     }
 
+    fn terms(&self, order: &[u32]) -> Vec<Vec<f64>> {
+        vec![chosen(&self.counts, order).map(|count| *count as f64).collect()]
+    }
+
     fn bytes(&self) -> u64 {
         8 * self.counts.capacity() as u64
     }

@@ -93,6 +93,11 @@ impl<T: Float> Accumulator for FloatTotals<T> {
         Ok(Arc::new(values.collect::<Float64Array>()))
     }
 
+    fn terms(&self, order: &[u32]) -> Vec<Vec<f64>> {
+        let groups = || chosen(&self.groups, order);
+        vec![groups().map(|group| group.sum.value()).collect(), groups().map(|group| group.count as f64).collect()]
+    }
+
     fn bytes(&self) -> u64 {
         (size_of::<Group>() * self.groups.capacity() + self.heap_bytes) as u64
     }

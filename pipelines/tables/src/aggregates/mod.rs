@@ -28,6 +28,7 @@ mod checked;
 mod columns;
 mod counts;
 mod error;
+mod estimated;
 mod extremes;
 mod floats;
 mod function;
@@ -45,6 +46,7 @@ pub use accumulator::Accumulator;
 pub use aggregate::{Aggregate, parse_list};
 pub use bound::Bound;
 pub use error::AggregateError;
+pub use estimated::Estimated;
 pub use function::Function;
 pub use quantiles::{interpolated, quantile_rank, quantile_ranks};
 

@@ -154,6 +154,12 @@ impl<T: Summand, const WORDS: usize> Accumulator for Totals<T, WORDS> {
         }
     }
 
+    fn terms(&self, order: &[u32]) -> Vec<Vec<f64>> {
+        let groups = || chosen(&self.groups, order);
+        let sums = groups().map(|group| group.sum.as_f64(i32::from(self.scale)));
+        vec![sums.collect(), groups().map(|group| group.count as f64).collect()]
+    }
+
     fn bytes(&self) -> u64 {
         (size_of::<Group<WORDS>>() * self.groups.capacity()) as u64
     }

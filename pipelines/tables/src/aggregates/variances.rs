@@ -127,6 +127,13 @@ impl<T: Summand, const WORDS: usize, const SQUARE_WORDS: usize> Accumulator for 
         Ok(Arc::new(chosen(&self.groups, order).map(value).collect::<Float64Array>()))
     }
 
+    fn terms(&self, order: &[u32]) -> Vec<Vec<f64>> {
+        let (groups, scale) = (|| chosen(&self.groups, order), i32::from(self.scale));
+        let sums = groups().map(|group| group.sum.as_f64(scale));
+        let squares = groups().map(|group| group.squares.as_f64(2 * scale));
+        vec![sums.collect(), squares.collect(), groups().map(|group| group.count as f64).collect()]
+    }
+
     fn bytes(&self) -> u64 {
         (size_of::<Group<WORDS, SQUARE_WORDS>>() * self.groups.capacity()) as u64
     }
@@ -221,6 +228,13 @@ impl<T: Float> Accumulator for FloatVariances<T> {
 
     fn finish(&self, order: &[u32]) -> Result<ArrayRef, TableError> {
         Ok(Arc::new(chosen(&self.groups, order).map(|group| self.value(group)).collect::<Float64Array>()))
+    }
+
+    fn terms(&self, order: &[u32]) -> Vec<Vec<f64>> {
+        let groups = || chosen(&self.groups, order);
+        let sums = groups().map(|group| group.sum.value());
+        let squares = groups().map(|group| group.squares.value());
+        vec![sums.collect(), squares.collect(), groups().map(|group| group.count as f64).collect()]
     }
 
     fn bytes(&self) -> u64 {

@@ -2,6 +2,8 @@
 
 use arrow_buffer::i256;
 
+use crate::semantics::nearest;
+
 /// In two's complement, the lowest word first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whole<const WORDS: usize>([u64; WORDS]);
@@ -89,6 +91,15 @@ impl<const WORDS: usize> Whole<WORDS> {
         let wide = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
         let fits = (4..WORDS).all(|at| word(at) == sign);
         fits.then(|| i256::from_parts(wide(word(0), word(1)), wide(word(2), word(3)) as i128))
+    }
+
+    /// The float that is nearest to it, or next to that, where so many of its digits stand behind the point.
+    pub(super) fn as_f64(&self, scale: i32) -> f64 {
+        let unscaled = self.as_i128().map(|whole| whole as f64).unwrap_or_else(|| {
+            let (is_negative, magnitude) = self.parts();
+            nearest(is_negative, &magnitude, 0, false)
+        });
+        unscaled / 10_f64.powi(scale)
     }
 
     /// Whether it is below zero, and the words of its magnitude.

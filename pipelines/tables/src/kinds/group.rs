@@ -1,6 +1,5 @@
-//! What is said of groups of rows.
+//! What is said of groups of rows. The kind itself is registered by who shows them before everything was read, too.
 
-use exobus_actors::job_kind;
 use exobus_actors::spec::{Field, Fields, Plan, SpecError, Takes};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};
 
@@ -9,10 +8,10 @@ use super::{
     VERIFY, WHERE, invalid, rewrite, rows_per_file,
 };
 use crate::aggregates::parse_list;
-use crate::jobs::TableJob;
 use crate::jobs::group::{GroupQuery, GroupTable, Top};
 
-const FIELDS: &[Field] = &[
+/// What is said of a job over groups.
+pub const GROUP_FIELDS: &[Field] = &[
     INPUTS,
     output(OUTPUT_DOC),
     Field::new(
@@ -67,23 +66,19 @@ const FIELDS: &[Field] = &[
     VERIFY,
 ];
 
-job_kind!(
-    "group",
-    "Say something of groups of rows of a table: counts, sums, averages, quantiles",
-    FIELDS,
-    plan,
-    explain
-);
-
-fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
-    Plan::of(GroupTable::NAME, &job(fields)?)
+/// What says what a job would do, of which this is said.
+///
+/// # Errors
+/// It is none.
+pub fn explain_group(fields: &Fields<'_>) -> Result<Plan, SpecError> {
+    Plan::of("table.group.explain", &group_table(fields)?)
 }
 
-fn explain(fields: &Fields<'_>) -> Result<Plan, SpecError> {
-    Plan::of("table.group.explain", &job(fields)?)
-}
-
-fn job(fields: &Fields<'_>) -> Result<GroupTable, SpecError> {
+/// The job of which this is said.
+///
+/// # Errors
+/// It is none.
+pub fn group_table(fields: &Fields<'_>) -> Result<GroupTable, SpecError> {
     let owned = |name| fields.texts(name).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let aggregates = fields.text("agg").map(parse_list).transpose();
     let aggregates = aggregates.map_err(|error| invalid("agg", error.to_string()))?.unwrap_or_default();

@@ -11,6 +11,8 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
+pub use self::group::{GROUP_FIELDS, explain_group, group_table};
+
 use std::path::PathBuf;
 
 use exobus_actors::registry::Roots;

@@ -32,6 +32,20 @@ pub enum Value {
 }
 
 impl Value {
+    /// It as JSON: what has no form there is text.
+    pub fn into_json(self) -> serde_json::Value {
+        match self {
+            Self::Null => serde_json::Value::Null,
+            Self::Bool(value) => value.into(),
+            // An integer of 64 bits or a float: JSON has their digits.
+            Self::Number(text) => serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text)),
+            Self::Exact(text) | Self::Text(text) => text.into(),
+            bytes @ Self::Bytes(_) => bytes.to_string().into(),
+            Self::List(values) => values.into_iter().map(Self::into_json).collect(),
+            Self::Struct(fields) => fields.into_iter().map(|(name, value)| (name, value.into_json())).collect(),
+        }
+    }
+
     /// The value of a row.
     ///
     /// # Panics

@@ -47,6 +47,14 @@ impl Combiner {
         })
     }
 
+    /// The same that counts no values of groups: there are none of aggregates that are made from these.
+    ///
+    /// # Errors
+    /// As of [`Grouping::accumulators`].
+    pub(super) fn without_values(grouping: &Arc<Grouping>, budget: &Arc<dyn MemoryBudget>) -> Result<Self, TableError> {
+        Ok(Self { values: Vec::new(), ..Self::new(grouping, budget)? })
+    }
+
     /// Adds the group that all rows are of, where there is none.
     ///
     /// # Errors
@@ -91,7 +99,7 @@ impl Combiner {
                     let argument = aggregate.argument.map(|argument| grouping.argument(message, argument));
                     accumulator.update(&self.groups.numbers, argument, places)?;
                 }
-                for (number, of) in grouping.values.iter().enumerate() {
+                for (number, of) in grouping.values.iter().enumerate().take(self.values.len()) {
                     let keys = grouping.value_keys(of, message)?;
                     self.add_values(number, &keys, |_| 1)?;
                 }
@@ -121,6 +129,14 @@ impl Combiner {
         let Counted { groups, numbers, .. } = &mut self.groups;
         groups.find(keys, numbers);
         numbers
+    }
+
+    /// Adds groups, of no row.
+    ///
+    /// # Errors
+    /// More memory is needed than there is.
+    pub(super) fn add_groups(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
+        self.add_keys(keys, |_| 0)
     }
 
     /// Adds rows of groups. Accumulators have room for all of them then.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::collector::{Collector, Parts};
 use super::query::{Asked, Grouping, Kind};
+use super::sampled::{OfBlocks, Telling};
 use crate::block::{Limits, Messages};
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::parts::{account, arguments, write_sources};
@@ -33,6 +34,15 @@ pub(super) struct MapParams {
 /// Rows of some splits, those of groups put together as far as that helps, as an object with a part for each partition; its second output says how many rows there were.
 #[task(name = "group.map", deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+    map_pieces(context, params, None)
+}
+
+/// The same. `telling`: what is told of each piece.
+pub(super) fn map_pieces(
+    context: &mut TaskContext<'_>,
+    params: MapParams,
+    telling: Option<Telling<'_>>,
+) -> Result<(), TaskError> {
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
     let grouping = params.asked.grouping(&table.schema)?;
@@ -40,6 +50,8 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
     let mut collector = Collector::new(&grouping, &cuts, &budget.shared()).map_err(of_table)?;
+    let of_blocks = telling.map(|telling| OfBlocks::new(&grouping, telling, &budget.shared())).transpose();
+    let mut of_blocks = of_blocks.map_err(|error| budget.of_groups(error))?;
     let (mut read, mut kept) = (0, Vec::new());
     for piece in &pieces {
         reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
@@ -47,7 +59,11 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
             let batch = conformed(&rows.batch, &table.schema).map_err(refused)?;
             read += batch.num_rows() as u64;
             let message = grouping.rows(&batch, piece.first_place(rows.split) + rows.first_row).map_err(refused)?;
-            let is_kept = collector.add(Kind::Rows, &message).map_err(|error| match error {
+            let is_kept = match &mut of_blocks {
+                None => collector.add(Kind::Rows, &message),
+                Some(of_blocks) => of_blocks.add(&message, &mut collector),
+            };
+            let is_kept = is_kept.map_err(|error| match error {
                 Unordered::Table(error) => refused(error),
                 denied => budget.of_groups(denied),
             })?;
@@ -56,6 +72,9 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
             }
             Ok(())
         })?;
+        if let Some(of_blocks) = &mut of_blocks {
+            of_blocks.end(&mut collector).map_err(|error| budget.of_groups(error))??;
+        }
     }
     let parts = collector.finish().map_err(|error| budget.of_groups(error))?;
     let (limits, mut scratch) = (reader.limits(), context.scratch(MESSAGE_BYTES)?);

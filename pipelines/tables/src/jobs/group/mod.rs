@@ -22,6 +22,7 @@ mod partial;
 mod program;
 mod query;
 mod reduce;
+pub mod sampled;
 mod top;
 
 use std::path::PathBuf;
@@ -54,7 +55,7 @@ pub struct GroupTable {
 /// As of [`sort`](super::sort::sort); columns of a type that an aggregate does not take; a sum that does not fit its type.
 #[program(name = "table.group", version = 1, give_back = super::give_back, paths = super::paths)]
 pub async fn group(futures: Futures, params: GroupTable) -> Result<Rewritten, JobError> {
-    program::run(futures, GroupTable::NAME, params.table, params.query).await
+    program::run(futures, GroupTable::NAME, (params.table, params.query), None).await
 }
 
 /// What a job over groups would do.

@@ -20,12 +20,15 @@ use super::exchange::{MapParams, MergeParams, map, merge};
 use super::partial::Partial;
 use super::query::{Asked, GroupQuery};
 use super::reduce::{BindParams, Made, PickParams, ReduceParams, WriteParams, bind, pick, reduce, write};
+use super::sampled::{BlockSize, MapBlocks, ReadOrder, SampledMap, Sampler};
 use crate::block::Layout;
 use crate::jobs::dedupe::Keep;
-use crate::jobs::described::{Described, LOOK_BYTES};
+use crate::jobs::described::{Described, DescribedFile, DescribedSplit, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::parts::{options, two};
-use crate::jobs::rewrite::{Arrangement, Rewrite, Rewritten, check_splits, cuts, map_outside_bytes, maps, sampled};
+use crate::jobs::rewrite::{
+    Arrangement, MAP_SPLITS_MAX, Rewrite, Rewritten, check_splits, cuts, map_bytes, map_outside_bytes, maps, sampled,
+};
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
 use crate::reading::Reading;
@@ -43,7 +46,7 @@ const AGGREGATE_BYTES: u64 = 64;
 const GROUPS_SHARE: u64 = 4;
 
 /// A job as strategies run it.
-struct Exchange {
+struct Exchange<'a> {
     asked: Asked,
     reading: Reading,
     layout: ObjectRef,
@@ -55,12 +58,20 @@ struct Exchange {
     columns: u64,
     /// What the groups of a partition take beside the store, about.
     groups_bytes: u64,
+    sampled: Option<Sampled<'a>>,
     /// The second output of each map, and of the reduce of each partition.
     mapped: RefCell<Vec<ObjectRef>>,
     reduced: RefCell<BTreeMap<u32, ObjectRef>>,
 }
 
-impl Job for Exchange {
+/// What reads blocks in another order than their own.
+struct Sampled<'a> {
+    sampler: &'a dyn Sampler,
+    /// Which places of that order each map has.
+    blocks: Vec<Range<usize>>,
+}
+
+impl Job for Exchange<'_> {
     fn name(&self) -> &'static str {
         "group"
     }
@@ -70,9 +81,16 @@ impl Job for Exchange {
         let (reading, asked) = (self.reading.clone(), self.asked.clone());
         let params = MapParams { reading, asked, row_bytes_max: self.row_bytes_max };
         let options = options(place, map_outside_bytes(pieces, self.columns));
-        let pieces = futures.put_value(pieces)?;
-        let args = [self.layout.arg(), self.cuts.arg(), pieces.arg()];
-        let [parts, mapped] = two(futures.submit_many(map, &params, &args, 2, options)?)?;
+        let read = futures.put_value(pieces)?;
+        let args = [self.layout.arg(), self.cuts.arg(), read.arg()];
+        let [parts, mapped] = match &self.sampled {
+            None => two(futures.submit_many(map, &params, &args, 2, options)?)?,
+            Some(sampled) => {
+                let shown = [self.layout.arg(), self.written.arg()];
+                let (params, args, blocks) = (MapBlocks(params), args.to_vec(), sampled.blocks[index].clone());
+                sampled.sampler.map(futures, SampledMap { params, args, options, blocks, shown })?
+            }
+        };
         self.mapped.borrow_mut().push(mapped);
         Ok(parts)
     }
@@ -101,22 +119,28 @@ impl Job for Exchange {
 }
 
 /// How a job is done.
-struct Planned {
+struct Planned<'a> {
     described: Described,
     asked: Asked,
     /// Of what is written.
     written: Layout,
     sizes: Sizes,
     maps: Vec<Vec<Piece>>,
+    sampled: Option<Sampled<'a>>,
     plan: Plan,
     groups_bytes: u64,
     /// What each strategy would do, the one first that is taken unless another one is told.
     estimates: Vec<Estimate>,
 }
 
-impl Planned {
+impl<'a> Planned<'a> {
     /// Looks at the table, and refuses a query that is none for it, and one for which there is too little memory.
-    async fn of(futures: &Futures, rewrite: &Rewrite, query: &GroupQuery) -> Result<Self, JobError> {
+    async fn of(
+        futures: &Futures,
+        rewrite: &Rewrite,
+        query: &GroupQuery,
+        sampler: Option<&'a dyn Sampler>,
+    ) -> Result<Self, JobError> {
         query.check().map_err(|(_, what)| JobError::program(what))?;
         let reading = rewrite.reading.of_columns(query.columns());
         let rewrite = Rewrite { reading, ..rewrite.clone() };
@@ -130,7 +154,19 @@ impl Planned {
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
         let sizes = Sizes::of(&futures.nodes(), value_bytes + rows * KEY_BYTES);
         check_splits(&described, sizes)?;
-        let maps = maps(&described, sizes);
+        let (maps, sampled) = match sampler {
+            None => (maps(&described, sizes), None),
+            Some(sampler) => {
+                let blocks = blocks(&described);
+                let of_block = |(_, file, split): &(u32, &DescribedFile, usize)| {
+                    let DescribedSplit { rows, value_bytes, .. } = file.splits[*split];
+                    BlockSize { rows, bytes: value_bytes }
+                };
+                let order = sampler.order(&blocks.iter().map(of_block).collect::<Vec<_>>(), sizes)?;
+                let (maps, blocks) = maps_in_order(&blocks, &order, sizes)?;
+                (maps, Some(Sampled { sampler, blocks }))
+            }
+        };
         let chunk_bytes = sizes.input_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let groups = if query.is_of_all() && !query.counts_values() { 1 } else { rows };
         let all_groups = sizes.input_bytes + groups * (GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);
@@ -142,7 +178,7 @@ impl Planned {
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
         let groups_bytes = LOOK_BYTES + (all_groups / u64::from(plan.partitions)).min(at_once);
         let estimates = auto::estimates(sizes, maps.len(), &plan);
-        Ok(Self { described, asked, written, sizes, maps, plan, groups_bytes, estimates })
+        Ok(Self { described, asked, written, sizes, maps, sampled, plan, groups_bytes, estimates })
     }
 }
 
@@ -152,7 +188,7 @@ pub(super) async fn explain(
     rewrite: &Rewrite,
     query: &GroupQuery,
 ) -> Result<ExplainedGroup, JobError> {
-    let planned = Planned::of(futures, rewrite, query).await?;
+    let planned = Planned::of(futures, rewrite, query, None).await?;
     let Planned { described, sizes, maps, plan, estimates, .. } = planned;
     let arrangement = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
     let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
@@ -169,18 +205,56 @@ pub(super) async fn explain(
     Ok(ExplainedGroup { partial, shuffled: Explained { input_bytes, sizes, maps, plan, estimates } })
 }
 
+/// The blocks of a table, which are its splits that are read: how many splits are before each, and where it is.
+fn blocks(described: &Described) -> Vec<(u32, &DescribedFile, usize)> {
+    let numbered = (0..).zip(described.numbered_splits());
+    let read = numbered.filter(|(_, (file, split))| !file.splits[*split].is_left_out);
+    read.map(|(before, (file, split))| (before, file, split)).collect()
+}
+
+/// What each map reads where blocks come in this order, and which places of it these are.
+fn maps_in_order(
+    blocks: &[(u32, &DescribedFile, usize)],
+    order: &ReadOrder,
+    sizes: Sizes,
+) -> Result<(Vec<Vec<Piece>>, Vec<Range<usize>>), JobError> {
+    let mut is_there = vec![false; blocks.len()];
+    order.blocks.iter().for_each(|block| is_there[*block] = true);
+    if order.blocks.len() != blocks.len() || is_there.contains(&false) {
+        return Err(JobError::program("an order of blocks has each of them once"));
+    }
+    let most = map_bytes(sizes);
+    let (mut maps, mut places, mut open_bytes) = (Vec::<Vec<Piece>>::new(), Vec::<Range<usize>>::new(), 0);
+    for (at, block) in order.blocks.iter().enumerate() {
+        let (before, file, split) = blocks[*block];
+        let bytes = file.splits[split].map_bytes() + file.told_bytes();
+        let is_full = places.last().is_none_or(|places| places.len() == MAP_SPLITS_MAX || open_bytes + bytes > most);
+        if is_full || order.ends.binary_search(&at).is_ok() {
+            maps.push(Vec::new());
+            places.push(at..at);
+            open_bytes = 0;
+        }
+        open_bytes += bytes;
+        // Each is a piece of its own, so that it is a block.
+        maps.last_mut().expect("one was begun").push(Piece::new(file, split, before));
+        places.last_mut().expect("one was begun").end = at + 1;
+    }
+    Ok((maps, places))
+}
+
 /// Says of the groups of a table what is asked.
 pub(super) async fn run(
     futures: Futures,
     name: &'static str,
-    rewrite: Rewrite,
-    query: GroupQuery,
+    (rewrite, query): (Rewrite, GroupQuery),
+    sampler: Option<&dyn Sampler>,
 ) -> Result<Rewritten, JobError> {
-    let Planned { described, asked, written, sizes, maps, plan, groups_bytes, estimates } =
-        Planned::of(&futures, &rewrite, &query).await?;
+    let Planned { described, asked, written, sizes, maps, sampled, plan, groups_bytes, estimates } =
+        Planned::of(&futures, &rewrite, &query, sampler).await?;
     let strategy = rewrite.strategy.unwrap_or(estimates[0].strategy);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
-    futures.plan_stage("group.map", maps.len() as u64, described.value_bytes())?;
+    let stage = sampled.as_ref().map_or("group.map", |sampled| sampled.sampler.stage());
+    futures.plan_stage(stage, maps.len() as u64, described.value_bytes())?;
     futures.plan_stage("group.reduce", u64::from(plan.partitions), sizes.input_bytes)?;
     let layout = futures.put(&described.layout)?;
     let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
@@ -197,6 +271,7 @@ pub(super) async fn run(
         row_bytes_max: RowLimit::of(sizes),
         columns: schema.fields().len() as u64 + 2,
         groups_bytes,
+        sampled,
         mapped: RefCell::default(),
         reduced: RefCell::default(),
     };
@@ -210,6 +285,12 @@ pub(super) async fn run(
     let rows_read = check_read(&futures, &exchange, rows, &made).await?;
     if query.top.is_some() {
         made = picked(&futures, &exchange, made).await?;
+    }
+    if let Some(Sampled { sampler, .. }) = &exchange.sampled {
+        let with_rows = || made.iter().filter(|rows| rows.made.made.rows > 0);
+        let rows: Vec<Arg> = with_rows().map(|rows| rows.object.arg()).collect();
+        let groups = with_rows().map(|rows| rows.made.made.rows).sum();
+        sampler.made(&futures, groups, exchange.written.arg(), &rows)?;
     }
     let file = FileParams {
         directory: rewrite.output.clone(),
@@ -260,7 +341,7 @@ struct Rows {
 /// Law 1, from what was read to groups: each row is in one. `rows`: as many as input files say, where they do. How many were read.
 async fn check_read(
     futures: &Futures,
-    exchange: &Exchange,
+    exchange: &Exchange<'_>,
     rows: Option<u64>,
     reduced: &[Rows],
 ) -> Result<u64, JobError> {
@@ -282,7 +363,7 @@ async fn check_read(
 
 /// The groups that stay, where reduces have picked some of each part of those that they had. Parts are one behind the other, so a part may begin in one partition and end in another one: its groups go to the first of
 /// these.
-async fn picked(futures: &Futures, exchange: &Exchange, mut reduced: Vec<Rows>) -> Result<Vec<Rows>, JobError> {
+async fn picked(futures: &Futures, exchange: &Exchange<'_>, mut reduced: Vec<Rows>) -> Result<Vec<Rows>, JobError> {
     reduced.retain(|rows| rows.made.made.rows > 0);
     let ends = |at: usize| reduced.get(at).and_then(|rows: &Rows| rows.made.ends.as_ref());
     let goes_on = |at: usize| ends(at).zip(ends(at + 1)).is_some_and(|([_, last], [first, _])| last == first);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array as _, RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
 use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::Output;
@@ -123,8 +124,21 @@ pub(super) fn pick(context: &mut TaskContext<'_>, params: PickParams) -> Result<
     write_value(context, 1, &made)
 }
 
+/// The rows of a batch that stay, in the order in which they are written: groups, in the order of their keys.
+pub(super) fn chosen_rows(query: &GroupQuery, rows: &RecordBatch) -> Result<Vec<u32>, TableError> {
+    let schema = rows.schema();
+    let having = query.having.as_ref().map(|having| having.bind(&schema)?.evaluate(rows)).transpose()?;
+    let is_kept =
+        |row: &u32| having.as_ref().is_none_or(|kept| kept.is_valid(*row as usize) && kept.value(*row as usize));
+    let kept: Vec<u32> = (0..rows.num_rows() as u32).filter(is_kept).collect();
+    let Some(mut top) = TopRows::new(query, &schema)? else { return Ok(kept) };
+    let of_kept = take_record_batch(rows, &UInt32Array::from(kept.clone()))?;
+    top.add(0, &of_kept)?;
+    Ok(top.finish().picks.iter().map(|of_kept| kept[of_kept.row as usize]).collect())
+}
+
 /// The layout of what is written.
-fn written_layout(context: &TaskContext<'_>, argument: usize) -> Result<Arc<Layout>, TaskError> {
+pub(super) fn written_layout(context: &TaskContext<'_>, argument: usize) -> Result<Arc<Layout>, TaskError> {
     Layout::decode(&context.block(argument)).map(Arc::new).map_err(of_table)
 }
 
@@ -252,7 +266,7 @@ pub(super) fn write(context: &mut TaskContext<'_>, params: WriteParams) -> Resul
 }
 
 #[allow(unsafe_code, reason = "parts of these tasks are read without validation")]
-fn streamed(layout: &Arc<Layout>, reader: ObjectReader) -> Streamed {
+pub(super) fn streamed(layout: &Arc<Layout>, reader: ObjectReader) -> Streamed {
     // SAFETY: what is written are outputs of the tasks above, which write with a `Gather` and run in the node.
     unsafe { Streamed::new(layout.clone(), reader) }
 }

@@ -41,7 +41,9 @@ pub(super) use self::folders::SplitColumns;
 pub(super) use self::map::MESSAGE_BYTES;
 pub(super) use self::merging::{Merged, Merging};
 pub(super) use self::ordered::Ordered;
-pub(super) use self::plan::{FileAbout, check_file, check_splits, map_outside_bytes, maps, refuse_beyond};
+pub(super) use self::plan::{
+    FileAbout, MAP_SPLITS_MAX, check_file, check_splits, map_bytes, map_outside_bytes, maps, refuse_beyond,
+};
 pub(super) use self::program::{estimates, explain, run};
 use super::WriteOptions;
 use crate::reading::ReadOptions;

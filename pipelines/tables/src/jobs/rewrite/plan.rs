@@ -17,7 +17,7 @@ use crate::jobs::table::{Piece, push_split};
 /// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
 const MAP_BYTES_MAX: u64 = 256 << 20;
 /// How many splits a map reads at most: where they are small, it is opening their files that takes time.
-const MAP_SPLITS_MAX: usize = 4096;
+pub(in crate::jobs) const MAP_SPLITS_MAX: usize = 4096;
 
 /// A file that is written, about: bytes of its values, and how many rows and columns it has.
 #[derive(Clone, Copy, Debug)]
@@ -130,10 +130,14 @@ pub(in crate::jobs) fn map_outside_bytes(pieces: &[Piece], columns: u64) -> u64 
     LOOK_BYTES + small_bytes(splits, columns) + pieces.iter().map(of_piece).sum::<u64>()
 }
 
+/// What a map has in memory at most, where it reads more than one split.
+pub(in crate::jobs) fn map_bytes(sizes: Sizes) -> u64 {
+    (sizes.memory_bytes / (2 * u64::from(sizes.executors_per_node.max(1)))).min(MAP_BYTES_MAX)
+}
+
 /// What each map reads: splits that follow each other, as many as a map takes at a time.
 pub(in crate::jobs) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
-    let executors = u64::from(sizes.executors_per_node.max(1));
-    let map_bytes = (sizes.memory_bytes / (2 * executors)).min(MAP_BYTES_MAX);
+    let map_bytes = map_bytes(sizes);
     let (mut maps, mut open, mut open_bytes, mut open_splits) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
     for (before, (file, split)) in (0..).zip(described.numbered_splits()) {
         let described = &file.splits[split];

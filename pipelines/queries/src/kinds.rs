@@ -1,0 +1,91 @@
+//! What people say of groups of rows of a table, and what runs.
+
+use exobus_actors::job_kind;
+use exobus_actors::spec::{Field, Fields, Plan, SpecCode, SpecError, Takes};
+use exobus_tables::jobs::TableJob as _;
+use exobus_tables::jobs::group::GroupTable;
+use exobus_tables::kinds::{GROUP_FIELDS, explain_group, group_table};
+
+use crate::estimators::Kind;
+use crate::online::OnlineGroup;
+use crate::stopping::{ErrorGoal, Until, UntilError};
+
+const ONLINE: [Field; 4] = [
+    Field::new(
+        "online",
+        Takes::Flag,
+        "true",
+        "Whether it is shown what is known of the groups while the table is read, with bounds that close in.",
+    )
+    .or("false"),
+    Field::new(
+        "until",
+        Takes::Text,
+        "\"error=1%\"",
+        "When enough was read: error=1%, when each value that is shown is known as well as that (error=1%:all, each of all groups; error=1%:guaranteed, by bounds that rest on no assumption), or time=5s. \
+         Nothing is written then. Unless it is said, when everything was read.",
+    ),
+    Field::new(
+        "seed",
+        Takes::Number(0, u64::MAX),
+        "7",
+        "From what the order follows in which the table is read.",
+    )
+    .or("0"),
+    Field::new(
+        "bounds",
+        Takes::Word(bounds),
+        "\"guaranteed\"",
+        "Which bounds are given before everything was read: approximate, or guaranteed, which rest on no assumption, are wide, and are there for counts of rows of files that say how many they have.",
+    )
+    .or("\"approximate\""),
+];
+
+const FIELDS: [Field; GROUP_FIELDS.len() + ONLINE.len()] = {
+    let mut fields = [ONLINE[0]; GROUP_FIELDS.len() + ONLINE.len()];
+    let mut at = 0;
+    while at < fields.len() {
+        fields[at] = if at < GROUP_FIELDS.len() { GROUP_FIELDS[at] } else { ONLINE[at - GROUP_FIELDS.len()] };
+        at += 1;
+    }
+    fields
+};
+
+job_kind!(
+    "group",
+    "Say something of groups of rows of a table: counts, sums, averages, quantiles",
+    &FIELDS,
+    plan,
+    explain_group
+);
+
+fn bounds() -> Vec<&'static str> {
+    vec!["approximate", "guaranteed"]
+}
+
+fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
+    if !fields.flag("online") {
+        if let Some(field) = fields.first_of(&["until", "seed", "bounds"]) {
+            let message = format!("`{field}` is of what is shown before everything was read: `online = true`");
+            return Err(SpecError::new(SpecCode::Invalid, message).at(field));
+        }
+        return Plan::of(GroupTable::NAME, &group_table(fields)?);
+    }
+    let invalid = |at: &str, message: String| SpecError::new(SpecCode::Invalid, message).at(at);
+    let until: Option<Until> = fields
+        .text("until")
+        .map(str::parse)
+        .transpose()
+        .map_err(|error: UntilError| invalid("until", error.to_string()))?;
+    let is_of_guaranteed = matches!(until, Some(Until::Error(ErrorGoal { guaranteed: true, .. })));
+    let bounds = match (fields.text("bounds"), is_of_guaranteed) {
+        (Some("approximate"), true) => {
+            let message = "`until` waits for guaranteed bounds, and `bounds = \"approximate\"` gives none".to_owned();
+            return Err(invalid("bounds", message));
+        }
+        (Some("guaranteed"), _) | (_, true) => Kind::Guaranteed,
+        (_, false) => Kind::Approximate,
+    };
+    let seed = fields.number("seed").unwrap_or_default();
+    Plan::of(OnlineGroup::NAME, &OnlineGroup { until, seed, bounds, ..OnlineGroup::new(group_table(fields)?) })
+}

@@ -1,0 +1,310 @@
+//! The tasks that look at what is known: after a part of the blocks, and at the end.
+
+use std::io::Read as _;
+use std::ops::ControlFlow;
+
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_shuffle::jobs::values::write_value;
+use exobus_tables::aggregates::Estimated;
+use exobus_tables::arrow_array::ArrayRef;
+use exobus_tables::jobs::group::GroupQuery;
+use exobus_tables::jobs::group::sampled::{Shown, columns_of, read_rows, terms};
+use exobus_tables::look::Value as Shape;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use serde_json::Value;
+
+use super::map::{Followed, Told};
+use super::moments::{EncodedMoments, Moments, memory_bytes};
+use super::value_of;
+use crate::estimators::guaranteed::{Range, TotalRanges};
+use crate::estimators::{Dual, Estimate, Kind, Look, NoBounds, Population, Sample, Totals, approximate, guaranteed};
+use crate::snapshot::{ShownGroup, ShownValue, Snapshot};
+use crate::stopping::ErrorGoal;
+
+/// Groups that are shown, at most.
+const SHOWN_MAX: usize = 1000;
+/// Bytes of what is shown of them, at most: a snapshot fits a message.
+const SHOWN_BYTES_MAX: usize = 160 << 10;
+/// Characters of a text that are shown.
+const SHOWN_CHARS_MAX: usize = 500;
+/// The arguments of a look before those that are [`Told`]: what [`Shown`] is made of, and the [`State`] before.
+const LOOK_ARGUMENTS: usize = 3;
+
+/// What `query.look` is told. Its arguments are those of [`Shown`], the [`State`] that the look before has left, and what maps have [`Told`] since.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct LookParams {
+    pub(super) query: GroupQuery,
+    pub(super) population: Population,
+    /// The blocks that were read since the look before.
+    pub(super) read: Sample,
+    pub(super) error_probability: f64,
+    /// Which bounds are given.
+    pub(super) bounds: Kind,
+    /// Rows of the largest block, where blocks say how many they have.
+    pub(super) block_rows_max: Option<f64>,
+    /// Groups that are followed, at most.
+    pub(super) groups_max: usize,
+    pub(super) goal: Option<ErrorGoal>,
+    /// What is shown beside groups.
+    pub(super) seen: Snapshot,
+}
+
+/// What a look leaves to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// The blocks that the moments are of.
+    sample: Sample,
+    moments: EncodedMoments,
+    /// No other groups than these are followed.
+    are_all: bool,
+    /// Rows that met what they have to, of all blocks that were read.
+    rows: u64,
+}
+
+/// What a look shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Looked {
+    pub(super) snapshot: Snapshot,
+    /// Whether what is waited for is met.
+    pub(super) is_met: bool,
+}
+
+/// Looks at what is known. Its outputs are [`State`], [`Looked`] and [`Followed`].
+#[task(name = "query.look", arguments = [whole, whole, whole, stream], deterministic = true)]
+pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) -> Result<(), TaskError> {
+    let shown = Shown::of(context, params.query.clone())?;
+    let terms = terms(&params.query);
+    let granted = look_bytes(params.groups_max, terms);
+    let mut memory = context.outside(granted)?;
+    let State { mut sample, moments: before, mut are_all, mut rows } = value_of(context, LOOK_ARGUMENTS - 1)?;
+    let (mut moments, mut begins_anew) = (Moments::new(terms), false);
+    if before != EncodedMoments::default() {
+        check(&before, terms)?;
+        moments.merge(&before, |_, _| true);
+    }
+    drop(before);
+    let readers: Vec<_> = (LOOK_ARGUMENTS..context.args()).flat_map(|arg| context.readers(arg)).collect();
+    for mut reader in readers {
+        context.check_cancelled()?;
+        let _memory = context.outside(2 * reader.remaining())?;
+        let mut bytes = Vec::with_capacity(reader.remaining() as usize);
+        reader.read_to_end(&mut bytes).map_err(TaskError::fatal)?;
+        let Told { moments: told, rows: told_rows, has_more } =
+            rmp_serde::from_slice(&bytes).map_err(TaskError::fatal)?;
+        check(&told, terms)?;
+        begins_anew |= has_more;
+        rows += told_rows;
+        moments.merge(&told, |here, key| !are_all || here.has(key));
+        // Those that are followed from here on have been followed until here.
+        are_all |= moments.len() > 2 * params.groups_max && moments.keep_largest(params.groups_max);
+        memory.resize(granted.max(moments.bytes()))?;
+    }
+    are_all |= moments.keep_largest(params.groups_max);
+    sample.merge(&params.read);
+    let encoded = moments.encode();
+    let (keys, totals) = moments.into_totals();
+    let why = begins_anew.then_some(NoBounds::BeginsAnew);
+    let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut: are_all || begins_anew, why };
+    let mut looked = looking.at(&keys, &totals)?;
+    if params.block_rows_max.is_none() {
+        looked.snapshot.rows_seen = rows;
+    }
+    let state = match begins_anew {
+        false => State { sample, moments: encoded, are_all, rows },
+        true => {
+            let mut none = Moments::new(terms);
+            keys.iter().for_each(|key| none.follow(key));
+            State { sample: Sample::default(), moments: none.encode(), are_all: true, rows }
+        }
+    };
+    let followed = Followed(state.are_all.then(|| keys.iter().map(|key| ByteBuf::from(key.clone())).collect()));
+    write_value(context, 0, &state)?;
+    write_value(context, 1, &looked)?;
+    write_value(context, 2, &followed)
+}
+
+/// What a look takes beside the store, about.
+pub(super) fn look_bytes(groups_max: usize, terms: usize) -> u64 {
+    // Twice as many groups as are followed, what is estimated of each, and what is shown.
+    memory_bytes(3 * groups_max as u64, terms) + SHOWN_BYTES_MAX as u64 * 4
+}
+
+fn check(moments: &EncodedMoments, terms: usize) -> Result<(), TaskError> {
+    match moments.is_whole(terms) {
+        true => Ok(()),
+        false => Err(TaskError::fatal("what is known of groups is damaged")),
+    }
+}
+
+/// A look at groups.
+struct Looking<'a> {
+    shown: &'a Shown,
+    params: &'a LookParams,
+    sample: &'a Sample,
+    /// There are groups that are not followed.
+    is_cut: bool,
+    /// Why nothing is known, whatever was read.
+    why: Option<NoBounds>,
+}
+
+impl Looking<'_> {
+    fn at(&self, keys: &[Vec<u8>], totals: &[Totals]) -> Result<Looked, TaskError> {
+        let LookParams { query, goal, seen, .. } = self.params;
+        let aggregates = self.shown.aggregates();
+        let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
+        let column = |number: usize| {
+            let value = |of: &Vec<Estimate>| Some(of[number].value).filter(|value| value.is_finite());
+            estimates.iter().map(value).collect::<Vec<_>>()
+        };
+        let columns: Vec<_> = (0..aggregates.len()).map(column).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let (chosen, by) = self.shown.chosen(&keys, &columns)?;
+        // Where not all are shown, those that have the most rows.
+        let mut ranked: Vec<usize> = (0..chosen.len()).collect();
+        if query.top.is_none() {
+            ranked.sort_by(|one, other| {
+                let rows = |place: &usize| totals[chosen[*place] as usize].sum(0);
+                rows(other).total_cmp(&rows(one))
+            });
+        }
+        let of = |place: &usize| &estimates[chosen[*place] as usize][..];
+        let is_met = goal.is_some_and(|goal| {
+            // Of groups that are not followed nothing is known.
+            if goal.all && self.is_cut {
+                return false;
+            }
+            let judged = goal.judged(chosen.len(), query.top.as_ref().map(|_| chosen.len()));
+            goal.is_met(ranked[..judged].iter().map(of))
+        });
+        let (mut groups, mut bytes) = (Vec::new(), 0);
+        for place in ranked.iter().take(SHOWN_MAX) {
+            let key = by.iter().map(|column| shown_value(column, *place)).collect();
+            let group = ShownGroup { key, values: of(place).iter().map(ShownValue::from).collect() };
+            bytes += serde_json::to_vec(&group).map_err(TaskError::fatal)?.len();
+            if bytes > SHOWN_BYTES_MAX {
+                break;
+            }
+            groups.push((*place, group));
+        }
+        groups.sort_by_key(|(place, _)| *place);
+        let groups = groups.into_iter().map(|(_, group)| group).collect();
+        let unmet = guaranteed::blocks_with_absent(&self.look(), self.sample.blocks);
+        let snapshot = Snapshot {
+            columns: self.shown.columns(),
+            groups_seen: keys.len() as u64,
+            unmet_blocks: (!self.is_cut).then_some(unmet),
+            groups,
+            ..seen.clone()
+        };
+        Ok(Looked { snapshot, is_met })
+    }
+
+    fn look(&self) -> Look {
+        let LookParams { population, error_probability, .. } = self.params;
+        Look { population: *population, error_probability: *error_probability }
+    }
+
+    /// Of each aggregate of a group.
+    fn estimates(&self, aggregates: &[(Estimated, usize)], totals: &Totals) -> Vec<Estimate> {
+        aggregates.iter().map(|(estimated, first)| self.estimate(*estimated, *first, totals)).collect()
+    }
+
+    fn estimate(&self, estimated: Estimated, first: usize, totals: &Totals) -> Estimate {
+        let none = |why| Estimate { value: f64::NAN, bounds: Err(why) };
+        if let (Some(why), true) = (self.why, estimated != Estimated::AtTheEnd) {
+            return none(why);
+        }
+        let look = self.look();
+        let terms = estimated.terms();
+        // The last term of what is of values says how many there are: of none there is no sum and no mean.
+        if terms > 1 && totals.sum(first + terms - 1) == 0.0 {
+            return none(NoBounds::NoNumber);
+        }
+        let approximately = |expression: &dyn Fn(&[Dual]) -> Dual| {
+            approximate::estimate(&look, self.sample, totals, |of| expression(&of[first..first + terms]))
+        };
+        let estimate = match estimated {
+            Estimated::AtTheEnd => return none(NoBounds::OnlyAtTheEnd),
+            Estimated::Count | Estimated::Sum => approximately(&|of| of[0].clone()),
+            Estimated::Mean => approximately(&|of| &of[0] / &of[1]),
+            Estimated::Variance { is_of_population, is_root } => approximately(&|of| {
+                let (sum, squares, count) = (&of[0], &of[1], &of[2]);
+                let less = if is_of_population { 0.0 } else { 1.0 };
+                let others = count.map(count.value - less, 1.0);
+                let variance = &(squares - &(&(sum * sum) / count)) / &others;
+                match variance.value < 0.0 {
+                    // What squares were rounded by is all that is left.
+                    true => variance.map(f64::NAN, 0.0),
+                    false if is_root => variance.sqrt(),
+                    false => variance,
+                }
+            }),
+        };
+        match (self.params.bounds, estimated, self.params.block_rows_max) {
+            (Kind::Approximate, ..) => estimate,
+            (Kind::Guaranteed, Estimated::Count, Some(of_block)) => {
+                let range = |high| Range { low: 0.0, high };
+                // What is known is of the sample, so all others are the rest.
+                let of_rest = look.population.size - self.sample.size;
+                let ranges = TotalRanges { of_block: range(of_block), of_rest: range(of_rest) };
+                guaranteed::total(&look, self.sample, totals, first, &ranges)
+            }
+            (Kind::Guaranteed, ..) => Estimate { bounds: Err(NoBounds::NoRanges), ..estimate },
+        }
+    }
+}
+
+/// The value of a row as it is shown: of a long text the beginning.
+fn shown_value(column: &ArrayRef, row: usize) -> Value {
+    let value = Shape::of(column, row).into_json();
+    let text = match &value {
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) => value.to_string(),
+        _ => return value,
+    };
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        None => value,
+        Some((end, _)) => Value::String(format!("{}…", &text[..end])),
+    }
+}
+
+/// What `query.final` is told. Its arguments are the layout of what is written, and rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FinalParams {
+    /// Columns that tell groups apart.
+    pub(super) by: usize,
+    /// How many groups there are.
+    pub(super) groups: u64,
+    /// What is shown beside groups.
+    pub(super) seen: Snapshot,
+}
+
+/// The answer, as it is written: of more groups than are shown, the first ones.
+#[task(name = "query.final", arguments = [whole, stream], deterministic = true)]
+pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Result<Snapshot, TaskError> {
+    let FinalParams { by, groups: groups_seen, seen } = params;
+    let (mut groups, mut bytes) = (Vec::new(), 0);
+    read_rows(context, (0, 1), |batch| {
+        for row in 0..batch.num_rows() {
+            let mut of = batch.columns().iter().map(|column| shown_value(column, row));
+            let key = of.by_ref().take(by).collect();
+            let group = ShownGroup { key, values: of.map(ShownValue::exact).collect() };
+            bytes += serde_json::to_vec(&group).map_err(TaskError::fatal)?.len();
+            if groups.len() == SHOWN_MAX || bytes > SHOWN_BYTES_MAX {
+                return Ok(ControlFlow::Break(()));
+            }
+            groups.push(group);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(Snapshot {
+        is_final: true,
+        columns: columns_of(context, 0)?,
+        groups_seen,
+        unmet_blocks: Some(0),
+        groups,
+        ..seen
+    })
+}

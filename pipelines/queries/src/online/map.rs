@@ -1,0 +1,90 @@
+//! The task that reads blocks, and says what they have of which group.
+
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_shuffle::jobs::values::write_value;
+use exobus_tables::jobs::group::sampled::{BlockGroups, MapBlocks, Telling, map_blocks};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::moments::{EncodedMoments, Moments, memory_bytes};
+use super::value_of;
+
+/// Arguments before that of which groups are told.
+const ARGUMENTS: usize = 3;
+/// Groups of a block that are looked at at a time.
+const GROUPS_AT_ONCE: usize = 4096;
+
+/// What `query.map` is told. Its arguments are those of [`map_blocks`], and which groups are told, where not all of them are ([`Followed`]).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MapParams {
+    pub(super) blocks: MapBlocks,
+    /// The sizes of its blocks; `None`: no look is taken behind them, and nothing is told.
+    pub(super) sizes: Option<Vec<f64>>,
+    /// How many terms groups have.
+    pub(super) terms: usize,
+    /// Groups that are told, at most.
+    pub(super) groups_max: usize,
+}
+
+/// Keys of the groups that are followed; `None`: all are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Followed(pub(super) Option<Vec<ByteBuf>>);
+
+/// What blocks have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Told {
+    /// Of the groups that are followed.
+    pub(super) moments: EncodedMoments,
+    /// Rows that met what they have to.
+    pub(super) rows: u64,
+    /// There were more groups than are told, so that of some not all is: these are those that have the most rows.
+    pub(super) has_more: bool,
+}
+
+/// What a map takes for groups that it tells of: twice as many as are told, and the keys of those that are followed.
+pub(super) fn told_bytes(groups_max: usize, terms: usize) -> u64 {
+    memory_bytes(3 * groups_max as u64, terms)
+}
+
+/// Reads blocks as a map of groups does; its third output is [`Told`].
+#[task(name = "query.map", deterministic = true)]
+pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+    let MapParams { blocks, sizes, terms, groups_max } = params;
+    let Some(sizes) = sizes else {
+        map_blocks(context, blocks, None)?;
+        return write_value(context, 2, &Told::default());
+    };
+    let granted = told_bytes(groups_max, terms);
+    let mut memory = context.outside(granted)?;
+    let mut followed = None;
+    if context.args() > ARGUMENTS {
+        memory.resize(granted + 2 * context.block(ARGUMENTS).len() as u64)?;
+        followed = value_of::<Followed>(context, ARGUMENTS)?.0;
+    }
+    let before = memory.bytes();
+    let (mut moments, mut has_more, mut rows) = (Moments::new(terms), false, 0);
+    let (mut sizes, mut totals) = (sizes.into_iter(), vec![0.0; terms]);
+    let each = Box::new(|block: &BlockGroups<'_>| {
+        let size = sizes.next().ok_or_else(|| TaskError::fatal("there are more blocks than sizes"))?;
+        (has_more, rows) = (has_more || block.is_cut(), rows + block.rows());
+        let groups: Vec<u32> = block.groups().collect();
+        for groups in groups.chunks(GROUPS_AT_ONCE) {
+            let columns = block.terms(groups);
+            for (row, group) in groups.iter().enumerate() {
+                totals.iter_mut().zip(&columns).for_each(|(total, column)| *total = column[row]);
+                moments.add(block.key(*group), size, &totals);
+            }
+            // Twice as many are held, so that it is rarely done.
+            if moments.len() > 2 * groups_max {
+                has_more |= moments.keep_largest(groups_max);
+            }
+        }
+        // Keys may be longer than was thought.
+        memory.resize(before.max(moments.bytes()))?;
+        Ok(())
+    });
+    map_blocks(context, blocks, Some(Telling { followed, groups_max, each }))?;
+    has_more |= moments.keep_largest(groups_max);
+    write_value(context, 2, &Told { moments: moments.encode(), rows, has_more })
+}

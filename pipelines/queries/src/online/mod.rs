@@ -1,0 +1,206 @@
+//! Groups of a table whose values are known better and better while it is read, and exactly in the end.
+//!
+//! 1. blocks of the table (splits, as of a [group](exobus_tables::jobs::group)) are read in an order that follows from a seed ([`order`](crate::estimators::order)); *map* says of its blocks, beside what goes into the
+//!    exchange, what they have of which group: numbers of [`Totals`](crate::estimators::Totals), which add up;
+//! 2. *look*, at each of [`Looks`](crate::estimators::Looks): what maps have told since the last look is added up, and estimated from; what people see goes to who watches the job ([`Futures::show_estimate`]). Looks follow from each
+//!    other, and nothing waits for them but what stops the query;
+//! 3. *reduce* and *write* are those of a group, so the answer in the end is the same as without, bit by bit; *final* shows it.
+//!
+//! Of more groups than are followed (32 768, or fewer where memory is small) those are that have the most rows when it is first seen that there are more. Where even one map has more, nobody knows what is missing of which:
+//! its look chooses and shows no values, and what is known of the groups that are followed begins behind it. So whatever is estimated is estimated from all blocks of a random sample.
+
+mod look;
+mod map;
+mod moments;
+mod sampler;
+
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+
+use exobus_actors::futures::Futures;
+use exobus_actors::ids::JobId;
+use exobus_actors::program;
+use exobus_actors::registry::{Paths, TaskContext, TaskError};
+use exobus_actors::task::JobError;
+use exobus_shuffle::jobs::outputs;
+use exobus_tables::jobs::group::GroupTable;
+use exobus_tables::jobs::group::sampled::group_sampled;
+use exobus_tables::jobs::{Rewritten, TableJob as _};
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use futures::future::{Either, select};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use self::look::Looked;
+use self::sampler::BySeed;
+use crate::estimators::Kind;
+use crate::snapshot::Snapshot;
+use crate::stopping::{Ended, Until};
+
+/// What a query for groups is told that answers early.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OnlineGroup {
+    /// The table, what is asked of it, and where the answer goes when all of it was read.
+    pub group: GroupTable,
+    /// From what the order follows in which the table is read.
+    pub seed: u64,
+    /// When it has read enough; `None`: when it has read everything.
+    pub until: Option<Until>,
+    /// With which probability bounds are wrong, at all looks together.
+    pub error_probability: f64,
+    /// Which bounds are given.
+    pub bounds: Kind,
+    /// How many groups are followed, at most; `None`: 32 768, or as many as a small node has room for.
+    pub followed_max: Option<u64>,
+}
+
+impl OnlineGroup {
+    /// Of groups, to the end, with approximate bounds of 95 %.
+    pub fn new(group: GroupTable) -> Self {
+        let bounds = Kind::Approximate;
+        Self { group, seed: 0, until: None, error_probability: 0.05, bounds, followed_max: None }
+    }
+}
+
+/// What a query has done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// Why it ended.
+    pub ended: Ended,
+    /// What was written; `None`: nothing, since not everything was read.
+    pub written: Option<Rewritten>,
+    /// What people were shown last: its `seconds` are those of then.
+    pub snapshot: Snapshot,
+}
+
+/// Says of the groups of a table what is asked, better and better, and in the end as [`group`](exobus_tables::jobs::group::group) does. Where it ends before that, nothing is written.
+///
+/// # Errors
+/// As of [`group`](exobus_tables::jobs::group::group).
+#[program(name = "query.group", version = 1, give_back = give_back, paths = paths)]
+pub async fn online_group(futures: Futures, params: OnlineGroup) -> Result<Answered, JobError> {
+    let seen = Seen {
+        futures: &futures,
+        began: Instant::now(),
+        looks: Cell::new(0),
+        is_met: Cell::new(false),
+        last: RefCell::default(),
+    };
+    let (tells, told) = mpsc::unbounded();
+    let sampler = BySeed::new(&params, tells);
+    let written = {
+        let run = pin!(group_sampled(futures.clone(), OnlineGroup::NAME, params.group.clone(), &sampler));
+        let watch = pin!(seen.watch(told, params.until, &sampler));
+        match select(run, watch).await {
+            Either::Left((written, _)) => Some(written?),
+            // What is under way goes with it.
+            Either::Right((stopped, _run)) => stopped.map(|()| None)?,
+        }
+    };
+    match (&written, sampler.answer()) {
+        (Some(written), Some(answer)) => {
+            // Those that the end was quicker than.
+            while seen.show_next(&sampler).await? {}
+            let snapshot: Snapshot = futures.get_value(&answer).await?;
+            seen.show(Snapshot { rows_seen: snapshot.rows_seen.max(written.rows_read), ..snapshot });
+        }
+        _ => futures.stop_edges()?,
+    }
+    let ended = match (&written, params.until) {
+        (Some(_), Some(Until::Error(goal))) if !seen.is_met.get() => Ended::Exact { missed: Some(goal) },
+        (None, Some(until)) => Ended::Met(until),
+        (_, _) => Ended::Exact { missed: None },
+    };
+    let snapshot = seen.last.into_inner().unwrap_or_default();
+    Ok(Answered { ended, written, snapshot })
+}
+
+/// What people were shown.
+struct Seen<'a> {
+    futures: &'a Futures,
+    /// When this run of the query began: how long it was away before does not count.
+    began: Instant,
+    /// How many looks were shown.
+    looks: Cell<usize>,
+    /// Whether what is waited for was met at one of them.
+    is_met: Cell<bool>,
+    last: RefCell<Option<Snapshot>>,
+}
+
+impl Seen<'_> {
+    /// Shows what looks show, until that is what is waited for. When everything was read it goes on to the end.
+    async fn watch(
+        &self,
+        mut told: mpsc::UnboundedReceiver<()>,
+        until: Option<Until>,
+        sampler: &BySeed<'_>,
+    ) -> Result<(), JobError> {
+        loop {
+            let next = pin!(async {
+                while !self.show_next(sampler).await? {
+                    if told.next().await.is_none() {
+                        std::future::pending().await
+                    }
+                }
+                Ok::<(), JobError>(())
+            });
+            let is_stopped = match select(next, pin!(self.time_is_over(until))).await {
+                Either::Left((shown, _)) => shown.map(|()| self.is_met.get())?,
+                Either::Right(((), _)) => true,
+            };
+            if sampler.answer().is_some() {
+                return std::future::pending().await;
+            }
+            if is_stopped {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Shows what the next look shows, when it was taken; whether there is one.
+    async fn show_next(&self, sampler: &BySeed<'_>) -> Result<bool, JobError> {
+        let Some(look) = sampler.looked(self.looks.get()) else { return Ok(false) };
+        let Looked { snapshot, is_met } = self.futures.get_value(&look).await?;
+        self.looks.set(self.looks.get() + 1);
+        self.is_met.set(self.is_met.get() || is_met);
+        self.show(snapshot);
+        Ok(true)
+    }
+
+    /// Resolves when a time is over that is waited for, and there was a look.
+    async fn time_is_over(&self, until: Option<Until>) {
+        match until {
+            Some(Until::Time(time)) if self.looks.get() > 0 => tokio::time::sleep_until(self.began + time).await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn show(&self, mut snapshot: Snapshot) {
+        snapshot.seconds = self.began.elapsed().as_secs_f64();
+        // What does not fit a message is not shown, and no reason to end.
+        if let Err(error) = self.futures.show_estimate(&snapshot) {
+            self.futures.print(&format!("look {} is not shown: {error}", snapshot.snapshot));
+        }
+        self.last.replace(Some(snapshot));
+    }
+}
+
+impl OnlineGroup {
+    /// The name of the program.
+    pub const NAME: &'static str = "query.group";
+}
+
+fn paths(params: &OnlineGroup) -> Paths {
+    Paths { reads: params.group.reads(), writes: vec![params.group.table().output.clone()] }
+}
+
+fn give_back(job: JobId, params: OnlineGroup) {
+    outputs::give_back(job, &params.group.table().output);
+}
+
+/// The value that a task has as an argument.
+fn value_of<T: DeserializeOwned>(context: &TaskContext<'_>, argument: usize) -> Result<T, TaskError> {
+    rmp_serde::from_slice(&context.block(argument)).map_err(TaskError::fatal)
+}

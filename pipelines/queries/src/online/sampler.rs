@@ -1,0 +1,242 @@
+//! Who says in which order blocks are read, and has looks taken.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::task::{Arg, JobError, TaskOptions};
+use exobus_shuffle::Sizes;
+use exobus_tables::jobs::group::sampled::{BlockSize, ReadOrder, SampledMap, Sampler, terms};
+use futures::channel::mpsc::UnboundedSender;
+
+use super::OnlineGroup;
+use super::look::{FinalParams, LookParams, State, answer, look_at_groups, look_bytes};
+use super::map::{MapParams, map, told_bytes};
+use super::moments::memory_bytes;
+use crate::estimators::{Looks, Population, Sample, order};
+use crate::snapshot::Snapshot;
+use crate::stopping::Until;
+
+/// Groups that are followed, at most.
+const GROUPS_MAX: u64 = 1 << 15;
+/// What is known of them takes one part in so many of what an executor has of a node's memory.
+const MEMORY_SHARE: u64 = 16;
+/// Groups that are followed however small a node is.
+const GROUPS_MIN: u64 = 256;
+
+/// Reads blocks in an order that follows from a seed, and looks where [`Looks`] says.
+pub(super) struct BySeed<'a> {
+    params: &'a OnlineGroup,
+    terms: usize,
+    /// Who waits for looks is told of each.
+    tells: UnboundedSender<()>,
+    progress: RefCell<Progress>,
+}
+
+/// How far it is.
+#[derive(Default)]
+struct Progress {
+    plan: Plan,
+    /// What maps have told since the last look, and up to which block.
+    told: Vec<ObjectRef>,
+    read: usize,
+    /// Up to which block the last look has seen.
+    seen: usize,
+    /// What the last look has left.
+    state: Option<ObjectRef>,
+    /// What each look shows.
+    looked: Vec<ObjectRef>,
+    /// Which groups are followed by the look before the last one, and by that.
+    followed: [Option<ObjectRef>; 2],
+    answer: Option<ObjectRef>,
+}
+
+/// What is read.
+#[derive(Default)]
+struct Plan {
+    /// In the order in which they are read.
+    blocks: Vec<BlockSize>,
+    /// Whether all blocks say how many rows they have: these are their sizes.
+    has_rows: bool,
+    /// After how many blocks the next looks are, the end apart.
+    looks: VecDeque<usize>,
+    /// What may be wrong at each of them.
+    error_probability: f64,
+    groups_max: usize,
+}
+
+impl<'a> BySeed<'a> {
+    pub(super) fn new(params: &'a OnlineGroup, tells: UnboundedSender<()>) -> Self {
+        let terms = terms(&params.group.query);
+        Self { params, terms, tells, progress: RefCell::default() }
+    }
+
+    /// What a look shows; `None`: there is no such look by now.
+    pub(super) fn looked(&self, number: usize) -> Option<ObjectRef> {
+        self.progress.borrow().looked.get(number).cloned()
+    }
+
+    /// What shows the answer; `None`: not all was read yet.
+    pub(super) fn answer(&self) -> Option<ObjectRef> {
+        self.progress.borrow().answer.clone()
+    }
+
+    fn look(&self, futures: &Futures, progress: &mut Progress, shown: [Arg; 2]) -> Result<(), JobError> {
+        let Progress { plan, told, read, seen, state, .. } = progress;
+        let groups_max = plan.groups_max;
+        let params = LookParams {
+            query: self.params.group.query.clone(),
+            population: Population { blocks: plan.blocks.len() as u64, size: plan.sizes(0..plan.blocks.len()).sum() },
+            read: plan.sample(*seen..*read),
+            error_probability: plan.error_probability,
+            bounds: self.params.bounds,
+            block_rows_max: plan.block_rows_max(),
+            groups_max,
+            goal: match self.params.until {
+                Some(Until::Error(goal)) => Some(goal),
+                _ => None,
+            },
+            seen: plan.seen(progress.looked.len(), *read),
+        };
+        let before = match state.take() {
+            Some(state) => state,
+            None => futures.put_value(&State::default())?,
+        };
+        let mut args = Vec::from(shown);
+        args.push(before.arg());
+        args.extend(told.iter().map(ObjectRef::arg));
+        let options = TaskOptions { outside_bytes: look_bytes(groups_max, self.terms), ..TaskOptions::default() };
+        let [left, looked, followed] = three(futures.submit_many(look_at_groups, &params, &args, 3, options)?)?;
+        told.clear();
+        *seen = *read;
+        *state = Some(left);
+        progress.looked.push(looked);
+        let last = progress.followed[1].replace(followed);
+        progress.followed[0] = last.or_else(|| progress.followed[1].clone());
+        // Who has stopped listening does not want to know.
+        let _ = self.tells.unbounded_send(());
+        Ok(())
+    }
+}
+
+impl Sampler for BySeed<'_> {
+    fn order(&self, blocks: &[BlockSize], nodes: Sizes) -> Result<ReadOrder, JobError> {
+        let order: Vec<usize> =
+            order(blocks.len() as u64, self.params.seed).into_iter().map(|block| block as usize).collect();
+        let looks = Looks::new(blocks.len() as u64);
+        let mut seen: VecDeque<usize> = looks.seen().map(|blocks| blocks as usize).collect();
+        // That at the end is the answer.
+        seen.pop_back();
+        let executors_per_node = u64::from(nodes.executors_per_node.max(1));
+        let executors = u64::from(nodes.nodes.max(1)) * executors_per_node;
+        let ends = ends(&seen, executors as usize);
+        let per_group = memory_bytes(1, self.terms);
+        let followed_max = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;
+        let followed_max = followed_max.clamp(GROUPS_MIN, GROUPS_MAX);
+        self.progress.borrow_mut().plan = Plan {
+            has_rows: blocks.iter().all(|block| block.rows.is_some()),
+            blocks: order.iter().map(|block| blocks[*block]).collect(),
+            looks: seen,
+            error_probability: looks.share(self.params.error_probability),
+            groups_max: followed_max.min(self.params.followed_max.unwrap_or(u64::MAX).max(1)) as usize,
+        };
+        Ok(ReadOrder { blocks: order, ends })
+    }
+
+    fn stage(&self) -> &'static str {
+        "query.map"
+    }
+
+    fn map(&self, futures: &Futures, submitted: SampledMap) -> Result<[ObjectRef; 2], JobError> {
+        let SampledMap { params, mut args, mut options, blocks, shown } = submitted;
+        let mut progress = self.progress.borrow_mut();
+        let (groups_max, next) = (progress.plan.groups_max, progress.plan.looks.front().copied());
+        let sizes = next.map(|_| progress.plan.sizes(blocks.clone()).collect());
+        if next.is_some() {
+            // Those that the look before the last one has chosen: maps of this round do not wait for the last one to end. Those behind the first look wait for it.
+            args.extend(progress.followed[0].as_ref().map(ObjectRef::arg));
+            options.outside_bytes += told_bytes(groups_max, self.terms);
+        }
+        let params = MapParams { blocks: params, sizes, terms: self.terms, groups_max };
+        let [parts, rows, told] = three(futures.submit_many(map, &params, &args, 3, options)?)?;
+        progress.read = blocks.end;
+        progress.told.extend(next.map(|_| told));
+        if next == Some(blocks.end) {
+            progress.plan.looks.pop_front();
+            self.look(futures, &mut progress, shown)?;
+        }
+        Ok([parts, rows])
+    }
+
+    fn made(&self, futures: &Futures, groups: u64, layout: Arg, rows: &[Arg]) -> Result<(), JobError> {
+        let mut progress = self.progress.borrow_mut();
+        let seen = progress.plan.seen(progress.looked.len(), progress.plan.blocks.len());
+        let params = FinalParams { by: self.params.group.query.by.len(), groups, seen };
+        let args: Vec<Arg> = std::iter::once(layout).chain(rows.iter().cloned()).collect();
+        progress.answer = Some(futures.submit(answer, &params, &args)?);
+        Ok(())
+    }
+}
+
+impl Plan {
+    fn sizes(&self, blocks: Range<usize>) -> impl Iterator<Item = f64> {
+        let size = |block: &BlockSize| block.rows.filter(|_| self.has_rows).unwrap_or(block.bytes) as f64;
+        self.blocks[blocks].iter().map(size)
+    }
+
+    fn sample(&self, blocks: Range<usize>) -> Sample {
+        let mut sample = Sample::default();
+        self.sizes(blocks).for_each(|size| sample.add(size));
+        sample
+    }
+
+    /// Rows of the largest block, where all say how many they have.
+    fn block_rows_max(&self) -> Option<f64> {
+        self.has_rows.then(|| self.sizes(0..self.blocks.len()).fold(0.0, f64::max))
+    }
+
+    /// What is shown of so many blocks beside groups.
+    fn seen(&self, number: usize, read: usize) -> Snapshot {
+        let read = &self.blocks[..read];
+        Snapshot {
+            snapshot: number as u64,
+            rows_seen: read.iter().filter_map(|block| block.rows.filter(|_| self.has_rows)).sum(),
+            blocks_seen: read.len() as u64,
+            blocks: self.blocks.len() as u64,
+            bytes_seen: read.iter().map(|block| block.bytes).sum(),
+            ..Snapshot::default()
+        }
+    }
+}
+
+/// After how many blocks maps end: where looks are, and so that each executor has some of what is read between two looks.
+fn ends(looks: &VecDeque<usize>, executors: usize) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut from = 0;
+    for look in looks {
+        let between = (1..executors).map(|part| from + (look - from) * part / executors);
+        ends.extend(between.chain([*look]));
+        from = *look;
+    }
+    ends.dedup();
+    ends.retain(|end| *end > 0);
+    ends
+}
+
+fn three(outputs: Vec<ObjectRef>) -> Result<[ObjectRef; 3], JobError> {
+    <[ObjectRef; 3]>::try_from(outputs).map_err(|_| JobError::program("the task has three outputs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_end_at_looks_and_between_them_for_each_executor() {
+        assert_eq!(ends(&[2, 3, 7].into(), 2), [1, 2, 3, 5, 7]);
+        assert_eq!(ends(&[8].into(), 4), [2, 4, 6, 8]);
+        assert_eq!(ends(&[1, 2].into(), 3), [1, 2]);
+        assert!(ends(&VecDeque::new(), 2).is_empty());
+    }
+}

@@ -1,0 +1,301 @@
+//! Queries that answer early, in nodes of this process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use exobus_actors::event::{Event, EventKind, EventSink};
+use exobus_actors::futures::Futures;
+use exobus_actors::ids::JobId;
+use exobus_actors::node::{Node, NodeOptions};
+use exobus_actors::task::JobError;
+use exobus_queries::estimators::Kind;
+use exobus_queries::online::{Answered, OnlineGroup, online_group};
+use exobus_queries::snapshot::{ShownKind, Snapshot};
+use exobus_queries::stopping::Ended;
+use exobus_tables::aggregates::parse_list;
+use exobus_tables::arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top, group};
+use exobus_tables::jobs::{FileSize, Rewrite, WriteOptions};
+use exobus_tables::sinks::{OutputFormat, ParquetOptions, ParquetSink};
+use exobus_tables::sources::{FixedBudget, MemoryBudget};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+const GROUP_ROWS: i64 = 250;
+
+/// A table of sales in cities, the first of which has half of all rows and each other one half of what the one before has.
+struct Table {
+    folder: tempfile::TempDir,
+}
+
+/// The city of a row, what was paid, and by whom.
+fn row(number: i64) -> (String, Option<i64>, f64) {
+    let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    let city = format!("city {}", (mixed as u32 | 1 << 9).trailing_zeros());
+    (city, (!mixed.is_multiple_of(7)).then_some((mixed % 1000) as i64), (mixed % 97) as f64 / 8.0)
+}
+
+impl Table {
+    /// Of so many blocks.
+    fn new(blocks: i64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("in")).unwrap();
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+        for (file, from) in (0..4).map(|file| (file, file * blocks / 4)) {
+            let rows: Vec<_> = (from * GROUP_ROWS..(file + 1) * blocks / 4 * GROUP_ROWS).map(row).collect();
+            // Three of four rows are of one group.
+            let who = |number: i64| if number % 4 > 0 { "many".to_owned() } else { format!("buyer {number}") };
+            let columns: [(&str, ArrayRef); 5] = [
+                (
+                    "who",
+                    Arc::new(StringArray::from_iter_values(
+                        (0..rows.len() as i64).map(|row| who(row + from * GROUP_ROWS)),
+                    )),
+                ),
+                ("city", Arc::new(StringArray::from_iter_values(rows.iter().map(|(city, ..)| city)))),
+                ("paid", Arc::new(Int64Array::from_iter(rows.iter().map(|(_, paid, _)| *paid)))),
+                ("hours", Arc::new(Float64Array::from_iter_values(rows.iter().map(|(.., hours)| *hours)))),
+                (
+                    "number",
+                    Arc::new(Int64Array::from_iter_values((0..rows.len() as i64).map(|row| row + from * GROUP_ROWS))),
+                ),
+            ];
+            let rows = RecordBatch::try_from_iter(columns).unwrap();
+            let options = ParquetOptions { group_rows: GROUP_ROWS as u64, ..ParquetOptions::default() };
+            let mut sink = ParquetSink::new(Vec::new(), &rows.schema(), &options, &budget).unwrap();
+            sink.write(&rows).unwrap();
+            fs::write(folder.path().join(format!("in/{file}.parquet")), sink.finish().unwrap().0).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn group(&self, output: &str, by: &[&str], aggregates: &str) -> GroupTable {
+        let writing =
+            WriteOptions { format: Some(OutputFormat::Csv), file_size: FileSize::Count(2), ..WriteOptions::default() };
+        let by = by.iter().map(|column| (*column).to_owned()).collect();
+        GroupTable {
+            table: Rewrite { writing, ..Rewrite::new(vec![self.path("in")], self.path(output)) },
+            query: GroupQuery { by, aggregates: parse_list(aggregates).unwrap(), having: None, top: None },
+        }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        (executors, memory): (usize, u64),
+        program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+    ) -> (Result<T, JobError>, Vec<Snapshot>)
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned,
+    {
+        let mut options = NodeOptions::alone(executors, memory);
+        options.store.spill_dirs = vec![self.path("spill")];
+        let node = Node::start(options).unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let seen = shown.clone();
+        let events = EventSink::new(move |event: Event| {
+            if let EventKind::Estimated { snapshot } = event.kind {
+                seen.lock().unwrap().push(serde_json::from_str(&snapshot).unwrap());
+            }
+        });
+        let result = node.run(JobId::new(), "query.group", Some(events), program).await.0;
+        node.stop();
+        let shown = std::mem::take(&mut *shown.lock().unwrap());
+        (result, shown)
+    }
+
+    async fn online(&self, node: (usize, u64), query: OnlineGroup) -> (Answered, Vec<Snapshot>) {
+        let (answered, shown) = self.run(node, async move |futures| online_group(futures, query).await).await;
+        (answered.unwrap(), shown)
+    }
+
+    /// The files of a folder.
+    fn files(&self, output: &str) -> BTreeMap<String, String> {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(self.path(output)).into_iter().flatten() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            if name.starts_with("part-") {
+                files.insert(name, fs::read_to_string(entry.path()).unwrap());
+            }
+        }
+        files
+    }
+}
+
+const AGGREGATES: &str = "count(*) as n, sum(paid) as paid, avg(hours) as hours, stddev(hours) as spread, max(paid) as most, count_distinct(paid) as amounts";
+
+#[tokio::test]
+async fn the_answer_is_that_of_a_batch_and_what_is_shown_before_is_close_to_it() {
+    let table = Table::new(200);
+    let batch = table.group("batch", &["city"], AGGREGATES);
+    table.run((2, 64 * MIB), async move |futures| group(futures, batch).await).await.0.unwrap();
+    let expected = table.files("batch");
+    assert_eq!(expected.len(), 2);
+    for (number, node) in [(2, 64 * MIB), (1, 48 * MIB), (4, 256 * MIB)].into_iter().enumerate() {
+        let output = format!("online {number}");
+        let query = OnlineGroup { seed: 7, ..OnlineGroup::new(table.group(&output, &["city"], AGGREGATES)) };
+        let (answered, shown) = table.online(node, query).await;
+        assert_eq!(table.files(&output), expected, "{node:?}");
+        assert_eq!(answered.ended, Ended::Exact { missed: None });
+        assert_eq!(answered.snapshot, *shown.last().unwrap());
+        check_shown(&shown, 200);
+    }
+}
+
+fn check_shown(shown: &[Snapshot], blocks: u64) {
+    let answer = shown.last().unwrap();
+    assert!(answer.is_final && shown.iter().filter(|snapshot| snapshot.is_final).count() == 1);
+    assert_eq!((answer.blocks_seen, answer.blocks, answer.rows_seen), (blocks, blocks, blocks * GROUP_ROWS as u64));
+    assert_eq!(answer.columns, ["city", "n", "paid", "hours", "spread", "most", "amounts"]);
+    let truth: BTreeMap<String, &Vec<_>> =
+        answer.groups.iter().map(|group| (group.key[0].to_string(), &group.values)).collect();
+    let (mut bounded, mut held) = (0, 0);
+    for (number, snapshot) in shown.iter().enumerate() {
+        assert_eq!((snapshot.snapshot as usize, snapshot.columns.len()), (number, 7));
+        for group in &snapshot.groups {
+            let truth = truth[&group.key[0].to_string()];
+            for (number, (value, exact)) in group.values.iter().zip(truth).enumerate() {
+                // A sum is an exact decimal, which JSON has as text.
+                let exact = exact.estimate.as_f64().or_else(|| exact.estimate.as_str()?.parse().ok()).unwrap();
+                if snapshot.is_final {
+                    assert_eq!(value.kind, Some(ShownKind::Exact));
+                    continue;
+                }
+                if number >= 4 {
+                    assert_eq!((&value.estimate, value.low), (&Value::Null, None), "{value:?}");
+                    assert!(value.reason.as_deref().unwrap().contains("everything was read"));
+                    continue;
+                }
+                if let Some((low, high)) = value.low.zip(value.high) {
+                    assert_eq!(value.kind, Some(ShownKind::Approximate));
+                    bounded += 1;
+                    held += usize::from((low..=high).contains(&exact));
+                }
+            }
+        }
+    }
+    // Looks see 2, 3, 5, 7, 11, ...: a city has bounds from 30 blocks on that have it.
+    assert!(shown.len() >= 12 && bounded >= 100, "{} looks, {bounded} values with bounds", shown.len());
+    assert!(held * 100 >= bounded * 99, "{held} of {bounded} bounds held");
+}
+
+#[tokio::test]
+async fn a_query_that_knows_enough_stops_and_writes_nothing() {
+    let table = Table::new(240);
+    let until = |text: &str| Some(text.parse().unwrap());
+    let top = Top { rows: 2, order_by: vec!["n:desc".parse().unwrap()], per: Vec::new() };
+    let mut query = OnlineGroup::new(table.group("out", &["city"], "count(*) as n, avg(hours)"));
+    query.group.query.top = Some(top);
+    let (answered, shown) =
+        table.online((2, 64 * MIB), OnlineGroup { until: until("error=20%"), ..query.clone() }).await;
+    assert_eq!((answered.ended, answered.written), (Ended::Met(until("error=20%").unwrap()), None));
+    let last = shown.last().unwrap();
+    assert!(!last.is_final && last.blocks_seen < 240 && last.groups.len() == 2, "{last:?}");
+    assert_eq!(last.groups[0].key, [json!("city 0")]);
+    assert!(table.files("out").is_empty(), "nothing was written");
+    // The folder is free: the same again, to an error that no look has.
+    let (answered, shown) =
+        table.online((2, 64 * MIB), OnlineGroup { until: until("error=0.0001%"), ..query.clone() }).await;
+    assert_eq!(
+        answered.ended.to_string(),
+        "error=0.000001 was met at no look: everything was read, and the answer is exact"
+    );
+    assert!(shown.last().unwrap().is_final && table.files("out").len() == 2);
+    // Guaranteed bounds are of counts, and wide.
+    let mut query = query;
+    query.group.table.output = table.path("guaranteed");
+    let (_, shown) = table.online((2, 64 * MIB), OnlineGroup { bounds: Kind::Guaranteed, ..query }).await;
+    let values = &shown[shown.len() - 2].groups[0].values;
+    assert_eq!((values[0].kind, values[1].kind), (Some(ShownKind::Guaranteed), None));
+    assert!(values[1].reason.as_deref().unwrap().contains("guaranteed bounds need"), "{values:?}");
+}
+
+#[tokio::test]
+async fn of_more_groups_than_are_followed_the_largest_are() {
+    let table = Table::new(120);
+    // A group for each row, and ten large ones: with so little memory few are followed.
+    let mut query = OnlineGroup::new(table.group("out", &["city", "number"], "count(*) as n"));
+    let (answered, shown) = table.online((2, 40 * MIB), query.clone()).await;
+    assert_eq!(answered.snapshot.groups_seen, 120 * GROUP_ROWS as u64);
+    let before = &shown[shown.len() - 2];
+    assert!(before.groups_seen < 10_000 && !before.groups.is_empty(), "{} of 30000", before.groups_seen);
+    query.group = table.group("cities", &["city"], "count(*) as n");
+    let (answered, _) = table.online((2, 40 * MIB), query).await;
+    assert_eq!(answered.snapshot.groups_seen, 10);
+}
+
+#[tokio::test]
+async fn where_a_task_finds_more_groups_than_it_tells_its_look_chooses_and_estimates_begin_behind_it() {
+    let table = Table::new(200);
+    let exact = (200 * GROUP_ROWS) as f64 * 0.75;
+    for bounds in [Kind::Approximate, Kind::Guaranteed] {
+        let output = format!("{bounds:?}");
+        let query = OnlineGroup {
+            bounds,
+            followed_max: Some(20),
+            ..OnlineGroup::new(table.group(&output, &["who"], "count(*) as n"))
+        };
+        let (answered, shown) = table.online((2, 64 * MIB), query).await;
+        assert_eq!(answered.snapshot.groups_seen, 1 + 50 * GROUP_ROWS as u64);
+        let first = &shown[0];
+        assert_eq!((first.groups_seen, first.unmet_blocks), (20, None));
+        let reason = first.groups[0].values[0].reason.as_deref().unwrap();
+        assert!(
+            first.groups[0].values[0].estimate.is_null() && reason.contains("more groups than are followed"),
+            "{reason}"
+        );
+        let mut bounded = 0;
+        for snapshot in &shown[..shown.len() - 1] {
+            let many = snapshot.groups.iter().find(|group| group.key == [json!("many")]).unwrap();
+            let Some((low, high)) = many.values[0].low.zip(many.values[0].high) else { continue };
+            bounded += 1;
+            assert!(low <= exact && exact <= high, "{bounds:?} {low} {high} at {} blocks", snapshot.blocks_seen);
+            let estimate = many.values[0].estimate.as_f64().unwrap();
+            assert!((estimate - exact).abs() < 0.05 * exact, "{estimate}");
+        }
+        assert!(bounded >= 4, "{bounded} looks have bounds");
+    }
+    // Nothing is met of all groups where not all are followed.
+    let until = Some("error=90%:all".parse().unwrap());
+    let query =
+        OnlineGroup { until, followed_max: Some(20), ..OnlineGroup::new(table.group("all", &["who"], "count(*)")) };
+    assert!(matches!(table.online((2, 64 * MIB), query).await.0.ended, Ended::Exact { missed: Some(_) }));
+}
+
+#[tokio::test]
+async fn a_condition_that_no_row_meets_is_seen_to_be_met_by_few_blocks_at_most() {
+    let table = Table::new(200);
+    let mut query = OnlineGroup::new(table.group("out", &["city"], "count(*) as n"));
+    query.group.table.reading.filter = Some("city = 'nowhere' or hours < -1.0".parse().unwrap());
+    let (answered, shown) = table.online((2, 64 * MIB), query).await;
+    assert_eq!((answered.snapshot.groups_seen, answered.snapshot.unmet_blocks), (0, Some(0)));
+    let unmet: Vec<u64> = shown.iter().map(|snapshot| snapshot.unmet_blocks.unwrap()).collect();
+    assert!(unmet.is_sorted_by(|one, other| one >= other) && unmet[0] <= 200, "{unmet:?}");
+}
+
+#[tokio::test]
+async fn long_texts_are_shown_from_their_beginning() {
+    let table = Table::new(0);
+    fs::write(table.path("in/long.csv"), format!("who,city\n{},x\n", "é".repeat(200_000))).unwrap();
+    fs::remove_file(table.path("in/0.parquet")).unwrap();
+    (1..4).for_each(|file| fs::remove_file(table.path(&format!("in/{file}.parquet"))).unwrap());
+    let (answered, _) = table.online((1, 64 * MIB), OnlineGroup::new(table.group("out", &["city"], "max(who)"))).await;
+    let shown = answered.snapshot.groups[0].values[0].estimate.as_str().unwrap().to_owned();
+    assert!(shown.chars().count() == 501 && shown.ends_with('…'), "{}", shown.len());
+}
+
+#[tokio::test]
+async fn a_table_without_rows_is_answered_at_once() {
+    let table = Table::new(0);
+    let (answered, shown) =
+        table.online((1, 64 * MIB), OnlineGroup::new(table.group("out", &[], "count(*), sum(paid)"))).await;
+    assert_eq!((answered.ended, shown.len()), (Ended::Exact { missed: None }, 1));
+    let values = &shown[0].groups[0].values;
+    assert_eq!((&values[0].estimate, &values[1].estimate), (&json!(0), &Value::Null));
+}

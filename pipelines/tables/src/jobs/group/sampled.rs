@@ -1,0 +1,415 @@
+//! Groups of a table whose blocks are read in another order than their own, and of which is told, block by block, what they have of each group: what is known of the table before all of it was read is
+//! estimated from that. What is made of the groups in the end is the same, bit by bit.
+//!
+//! A [`Sampler`] says in which order blocks are read, and has tasks of its own read them ([`map_blocks`] does the work); all else is as of [`group`](super::group).
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BinaryArray, BooleanArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array, RecordBatch,
+    UInt32Array, new_null_array,
+};
+use arrow_buffer::i256;
+use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take;
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task::{Arg, JobError, TaskOptions};
+use exobus_shuffle::Sizes;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::collector::Collector;
+use super::combiner::Combiner;
+use super::exchange::{MapParams, map_pieces};
+use super::groups::NONE;
+use super::query::{Asked, Grouping, Kind, keys};
+use super::reduce::{chosen_rows, streamed, written_layout};
+use super::{GroupQuery, GroupTable, program};
+use crate::TableError;
+use crate::aggregates::Estimated;
+use crate::jobs::budget::{TaskBudget, Unordered, of_table};
+use crate::jobs::parts::next_rows;
+use crate::jobs::rewrite::Rewritten;
+use crate::jobs::table::Table;
+use crate::semantics::conformed;
+use crate::sources::{MemoryBudget, Reservation};
+
+/// A block that has so many rows for one group puts them together before they go on: fewer are passed on as they are.
+const REDUCTION_MIN: usize = 2;
+
+/// A block of a table: what is read as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockSize {
+    /// How many rows it has, whether or not they meet a condition; `None`: nobody knows before it is read.
+    pub rows: Option<u64>,
+    /// Bytes of its values, about.
+    pub bytes: u64,
+}
+
+/// How blocks are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadOrder {
+    /// Their numbers, each once.
+    pub blocks: Vec<usize>,
+    /// After how many of them a task that reads some ends, whatever else it had room for, in rising order.
+    pub ends: Vec<usize>,
+}
+
+/// What reads some blocks.
+#[derive(Debug)]
+pub struct SampledMap {
+    /// What [`map_blocks`] is told.
+    pub params: MapBlocks,
+    /// Its arguments, behind which a task may have others.
+    pub args: Vec<Arg>,
+    /// What it needs.
+    pub options: TaskOptions,
+    /// Which places of the order they have.
+    pub blocks: Range<usize>,
+    /// The argument of who looks at groups: what [`Shown`] is made of.
+    pub shown: [Arg; 2],
+}
+
+/// Who has blocks of a table read in an order of his own.
+pub trait Sampler {
+    /// In which order, for a table that has these, on such nodes. Called once, before anything is read.
+    ///
+    /// # Errors
+    /// Whatever ends the job.
+    fn order(&self, blocks: &[BlockSize], nodes: Sizes) -> Result<ReadOrder, JobError>;
+
+    /// The stage of its tasks that read blocks: their name.
+    fn stage(&self) -> &'static str;
+
+    /// Submits the task that reads some: the first of its outputs are those of [`map_blocks`], which are returned. Called in the order of blocks.
+    ///
+    /// # Errors
+    /// Whatever ends the job.
+    fn map(&self, futures: &Futures, map: SampledMap) -> Result<[ObjectRef; 2], JobError>;
+
+    /// All groups are known: so many, the layout of what is written, and objects of such rows in the order in which they are written ([`read_rows`] reads them).
+    ///
+    /// # Errors
+    /// Whatever ends the job.
+    fn made(&self, futures: &Futures, groups: u64, layout: Arg, rows: &[Arg]) -> Result<(), JobError>;
+}
+
+/// Says of the groups of a table what is asked, as [`group`](super::group) does, with its blocks in the order of a sampler.
+///
+/// # Errors
+/// As of [`group`](super::group); the sampler's.
+pub async fn group_sampled(
+    futures: Futures,
+    name: &'static str,
+    params: GroupTable,
+    sampler: &dyn Sampler,
+) -> Result<Rewritten, JobError> {
+    program::run(futures, name, (params.table, params.query), Some(sampler)).await
+}
+
+/// What [`map_blocks`] is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MapBlocks(pub(super) MapParams);
+
+/// How many terms a group has of a query: see [`BlockGroups::terms`].
+pub fn terms(query: &GroupQuery) -> usize {
+    1 + query.aggregates.iter().map(|aggregate| aggregate.function.estimated().terms()).sum::<usize>()
+}
+
+/// What is told of blocks.
+pub struct Telling<'a> {
+    /// Keys of the groups that are told; `None`: all, as long as a block has no more than `groups_max`.
+    pub followed: Option<Vec<ByteBuf>>,
+    /// See there.
+    pub groups_max: usize,
+    /// Who is told of each block, in their order.
+    pub each: EachBlock<'a>,
+}
+
+/// Who is told of a block what its rows have of which group.
+pub type EachBlock<'a> = Box<dyn FnMut(&BlockGroups<'_>) -> Result<(), TaskError> + 'a>;
+
+/// Reads blocks, and writes the first two outputs of a task: what the exchange of groups takes, and how many rows there were. Without `telling` blocks are read as those of a table that nobody samples.
+///
+/// # Errors
+/// Those of reading and of `telling`.
+pub fn map_blocks(
+    context: &mut TaskContext<'_>,
+    params: MapBlocks,
+    telling: Option<Telling<'_>>,
+) -> Result<(), TaskError> {
+    map_pieces(context, params.0, telling)
+}
+
+/// Calls `each` with rows that are to be written, until it says that it has seen enough. `layout`: the argument that is their layout; all arguments from `first` on, which are streams, have rows.
+///
+/// # Errors
+/// Those of reading and of `each`.
+pub fn read_rows(
+    context: &mut TaskContext<'_>,
+    (layout, first): (usize, usize),
+    mut each: impl FnMut(&RecordBatch) -> Result<ControlFlow<()>, TaskError>,
+) -> Result<(), TaskError> {
+    let (budget, layout) = (TaskBudget::new(context), written_layout(context, layout)?);
+    let readers: Vec<_> = (first..context.args()).flat_map(|arg| context.readers(arg)).collect();
+    for reader in readers {
+        let mut stream = streamed(&layout, reader);
+        while let Some((rows, _memory)) = next_rows(&mut stream, &budget)? {
+            context.check_cancelled()?;
+            if each(&rows)?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The groups of a block.
+pub struct BlockGroups<'a> {
+    combiner: &'a Combiner,
+    rows: usize,
+    is_cut: bool,
+}
+
+impl BlockGroups<'_> {
+    /// The groups that rows of the block are of.
+    pub fn groups(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(self.combiner.rows()).filter(|(_, rows)| **rows > 0).map(|(group, _)| group)
+    }
+
+    /// Whether there are more groups, of which nothing is told.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// How many rows the block has that meet what they have to.
+    pub fn rows(&self) -> u64 {
+        self.rows as u64
+    }
+
+    /// The bytes that tell a group from others.
+    pub fn key(&self, group: u32) -> &[u8] {
+        self.combiner.groups().key(group)
+    }
+
+    /// The terms of these groups, from which aggregates are estimated, a column for each: how many rows there are, and then those of each aggregate ([`Shown::aggregates`]).
+    pub fn terms(&self, groups: &[u32]) -> Vec<Vec<f64>> {
+        let rows = groups.iter().map(|group| self.combiner.rows()[*group as usize] as f64).collect();
+        let of_aggregates = self.combiner.accumulators().iter().flat_map(|accumulator| accumulator.terms(groups));
+        std::iter::once(rows).chain(of_aggregates).collect()
+    }
+}
+
+/// What blocks have of groups, one block after the other, on their way to a collector.
+pub(super) struct OfBlocks<'a> {
+    combiner: Combiner,
+    each: EachBlock<'a>,
+    groups_max: usize,
+    /// The groups that are told, where not all are: the combiner has their keys all along.
+    followed: Option<Vec<u32>>,
+    /// Rows of groups that the combiner has not are left out: there were more than are told.
+    is_cut: bool,
+    rows: usize,
+    /// Whether groups of a block are put together before they go on. The block before has shown whether that is worth while.
+    combines: bool,
+    /// Whether they may be: what is made from counted values is not put together here.
+    may_combine: bool,
+    /// What the collector keeps of what was put together.
+    kept: Reservation,
+}
+
+impl<'a> OfBlocks<'a> {
+    /// # Errors
+    /// As of [`Combiner::new`]; more memory is needed than there is.
+    pub(super) fn new(
+        grouping: &Arc<Grouping>,
+        telling: Telling<'a>,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, Unordered> {
+        let Telling { followed, groups_max, each } = telling;
+        let mut combiner = Combiner::without_values(grouping, budget)?;
+        let may_combine = grouping.values.is_empty() && followed.is_none();
+        let followed = match followed {
+            None => None,
+            Some(keys) => {
+                combiner.add_groups(&BinaryArray::from_iter_values(keys.iter()))?;
+                Some((0..combiner.groups().len() as u32).collect())
+            }
+        };
+        let kept = Reservation::none(budget);
+        Ok(Self {
+            combiner,
+            each,
+            groups_max,
+            followed,
+            is_cut: false,
+            rows: 0,
+            combines: may_combine,
+            may_combine,
+            kept,
+        })
+    }
+
+    /// Adds rows of the block; whether they are kept where they are.
+    ///
+    /// # Errors
+    /// As of [`Combiner::add`].
+    pub(super) fn add(&mut self, message: &RecordBatch, collector: &mut Collector<'_>) -> Result<bool, Unordered> {
+        self.rows += message.num_rows();
+        match self.is_cut || self.followed.is_some() {
+            false => drop(self.combiner.add(Kind::Rows, message)?),
+            true => {
+                let found = self.combiner.find(keys(message));
+                let told: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
+                let told = filter_record_batch(message, &told).map_err(TableError::from)?;
+                self.combiner.add(Kind::Rows, &told)?;
+            }
+        }
+        if self.combines {
+            if self.combiner.groups().len() > self.groups_max {
+                // What comes from here on goes on as it is.
+                self.pass_on(collector)?;
+                self.combines = false;
+            }
+            self.is_cut |= self.combiner.groups().len() > self.groups_max;
+            return Ok(false);
+        }
+        self.is_cut |= self.followed.is_none() && self.combiner.groups().len() > self.groups_max;
+        collector.add(Kind::Rows, message)
+    }
+
+    /// The block is over.
+    ///
+    /// # Errors
+    /// As of [`Combiner::add`]; who is told says another one.
+    pub(super) fn end(&mut self, collector: &mut Collector<'_>) -> Result<Result<(), TaskError>, Unordered> {
+        let Self { combiner, rows, is_cut, .. } = self;
+        let told = (self.each)(&BlockGroups { combiner, rows: *rows, is_cut: *is_cut });
+        if self.combines {
+            self.pass_on(collector)?;
+        }
+        self.combines = self.may_combine && !self.is_cut && self.combiner.groups().len() * REDUCTION_MIN <= self.rows;
+        (self.rows, self.is_cut) = (0, false);
+        self.combiner.clear(self.followed.as_deref().unwrap_or_default())?;
+        Ok(told)
+    }
+
+    /// Passes on what was put together.
+    fn pass_on(&mut self, collector: &mut Collector<'_>) -> Result<(), Unordered> {
+        for (kind, message) in self.combiner.messages()? {
+            if collector.add(kind, &message)? {
+                self.kept.resize(self.kept.bytes() + message.get_array_memory_size() as u64)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The groups of a query as rows that may be written, before all of the table was read.
+pub struct Shown {
+    query: GroupQuery,
+    grouping: Arc<Grouping>,
+    /// What is written, with nulls where nothing is known.
+    written: SchemaRef,
+}
+
+impl Shown {
+    /// Of a task whose first two arguments are those of [`SampledMap::shown`].
+    ///
+    /// # Errors
+    /// They are others.
+    pub fn of(context: &TaskContext<'_>, query: GroupQuery) -> Result<Self, TaskError> {
+        let table = Table::of(context)?;
+        let grouping = Asked::new(query.clone()).grouping(&table.schema)?;
+        let written = nullable(written_layout(context, 1)?.schema());
+        Ok(Self { query, grouping, written })
+    }
+
+    /// The names of the columns that are written: those that tell groups apart, and then aggregates.
+    pub fn columns(&self) -> Vec<String> {
+        self.written.fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// How each aggregate is estimated, and the number of the first of its terms.
+    pub fn aggregates(&self) -> Vec<(Estimated, usize)> {
+        // The first term says how many rows there are.
+        let mut next = 1;
+        let of = |estimated: Estimated| {
+            let first = next;
+            next += estimated.terms();
+            (estimated, first)
+        };
+        self.query.aggregates.iter().map(|aggregate| aggregate.function.estimated()).map(of).collect()
+    }
+
+    /// Which of the groups of these keys are shown, and the columns that tell them apart: in the order in which groups are written, those that meet `having` and are among the first of `top`. `estimates`: of each
+    /// aggregate a column, with nulls where there is no estimate; one that does not fit the type of the aggregate is null, too.
+    ///
+    /// # Errors
+    /// Bytes that are no keys.
+    pub fn chosen(
+        &self,
+        keys: &[&[u8]],
+        estimates: &[Vec<Option<f64>>],
+    ) -> Result<(Vec<u32>, Vec<ArrayRef>), TaskError> {
+        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+        order.sort_unstable_by_key(|group| keys[*group as usize]);
+        let keys = BinaryArray::from_iter_values(order.iter().map(|group| keys[*group as usize]));
+        let mut columns = self.grouping.columns(&keys).map_err(of_table)?;
+        let by = columns.len();
+        let known = nullable(&self.grouping.schema);
+        for (column, field) in estimates.iter().zip(&known.fields()[by..]) {
+            let values = order.iter().map(|group| column[*group as usize]);
+            columns.push(as_type(values, field.data_type()));
+        }
+        let rows = RecordBatch::try_new(known, columns).map_err(TaskError::fatal)?;
+        let rows = conformed(&rows, &self.written).map_err(of_table)?;
+        let chosen = chosen_rows(&self.query, &rows).map_err(of_table)?;
+        let groups = chosen.iter().map(|row| order[*row as usize]).collect();
+        let chosen = UInt32Array::from(chosen);
+        let by = rows.columns()[..by].iter().map(|column| take(column, &chosen, None));
+        Ok((groups, by.collect::<Result<_, _>>().map_err(TaskError::fatal)?))
+    }
+}
+
+/// The names of the columns of rows whose layout is this argument.
+///
+/// # Errors
+/// It is none.
+pub fn columns_of(context: &TaskContext<'_>, layout: usize) -> Result<Vec<String>, TaskError> {
+    let layout = written_layout(context, layout)?;
+    Ok(layout.schema().fields().iter().map(|field| field.name().clone()).collect())
+}
+
+fn nullable(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// A float without digits behind the point as a whole number; `None`: it does not fit.
+fn whole<T: TryFrom<i128>>(value: f64) -> Option<T> {
+    let whole = (value.abs() < 2_f64.powi(126)).then_some(value as i128)?;
+    T::try_from(whole).ok()
+}
+
+/// Estimates as values of the type of an aggregate.
+fn as_type(values: impl Iterator<Item = Option<f64>> + ExactSizeIterator, data_type: &DataType) -> ArrayRef {
+    let unscaled = |value: f64, scale: i8| (value * 10_f64.powi(i32::from(scale))).round();
+    match data_type {
+        DataType::Float64 => Arc::new(values.collect::<Float64Array>()),
+        DataType::Int64 => Arc::new(values.map(|value| whole(value?.round())).collect::<Int64Array>()),
+        DataType::Decimal128(_, scale) => {
+            let values = values.map(|value| whole(unscaled(value?, *scale)));
+            Arc::new(values.collect::<Decimal128Array>().with_data_type(data_type.clone()))
+        }
+        DataType::Decimal256(_, scale) => {
+            let values = values.map(|value| whole::<i128>(unscaled(value?, *scale)).map(i256::from_i128));
+            Arc::new(values.collect::<Decimal256Array>().with_data_type(data_type.clone()))
+        }
+        // Nothing of another type is estimated.
+        _ => new_null_array(data_type, values.len()),
+    }
+}
