@@ -89,10 +89,7 @@ impl Table {
         &self,
         (executors, memory): (usize, u64),
         program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
-    ) -> (Result<T, JobError>, Vec<Snapshot>)
-    where
-        T: serde::Serialize + serde::de::DeserializeOwned,
-    {
+    ) -> (Result<T, JobError>, Vec<Snapshot>) {
         let mut options = NodeOptions::alone(executors, memory);
         options.store.spill_dirs = vec![self.path("spill")];
         let node = Node::start(options).unwrap();
@@ -208,7 +205,6 @@ async fn a_query_that_knows_enough_stops_and_writes_nothing() {
     );
     assert!(shown.last().unwrap().is_final && table.files("out").len() == 2);
     // Guaranteed bounds are of counts, and wide.
-    let mut query = query;
     query.group.table.output = table.path("guaranteed");
     let (_, shown) = table.online((2, 64 * MIB), OnlineGroup { bounds: Kind::Guaranteed, ..query }).await;
     let values = &shown[shown.len() - 2].groups[0].values;

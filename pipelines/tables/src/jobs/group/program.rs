@@ -163,7 +163,7 @@ impl<'a> Planned<'a> {
                     BlockSize { rows, bytes: value_bytes }
                 };
                 let order = sampler.order(&blocks.iter().map(of_block).collect::<Vec<_>>(), sizes)?;
-                let (maps, blocks) = maps_in_order(&blocks, &order, sizes)?;
+                let (maps, blocks) = maps_in_order(&blocks, &order, sizes)?.into_iter().unzip();
                 (maps, Some(Sampled { sampler, blocks }))
             }
         };
@@ -212,34 +212,41 @@ fn blocks(described: &Described) -> Vec<(u32, &DescribedFile, usize)> {
     read.map(|(before, (file, split))| (before, file, split)).collect()
 }
 
-/// What each map reads where blocks come in this order, and which places of it these are.
+/// What a map reads where blocks come in some order, and which places of it these are.
+type Taken = (Vec<Piece>, Range<usize>);
+
+/// What each map reads where blocks come in this order.
 fn maps_in_order(
     blocks: &[(u32, &DescribedFile, usize)],
     order: &ReadOrder,
     sizes: Sizes,
-) -> Result<(Vec<Vec<Piece>>, Vec<Range<usize>>), JobError> {
+) -> Result<Vec<Taken>, JobError> {
     let mut is_there = vec![false; blocks.len()];
     order.blocks.iter().for_each(|block| is_there[*block] = true);
     if order.blocks.len() != blocks.len() || is_there.contains(&false) {
         return Err(JobError::program("an order of blocks has each of them once"));
     }
-    let most = map_bytes(sizes);
-    let (mut maps, mut places, mut open_bytes) = (Vec::<Vec<Piece>>::new(), Vec::<Range<usize>>::new(), 0);
+    let (most, mut open_bytes) = (map_bytes(sizes), 0);
+    let mut maps = Vec::<Taken>::new();
     for (at, block) in order.blocks.iter().enumerate() {
         let (before, file, split) = blocks[*block];
         let bytes = file.splits[split].map_bytes() + file.told_bytes();
-        let is_full = places.last().is_none_or(|places| places.len() == MAP_SPLITS_MAX || open_bytes + bytes > most);
-        if is_full || order.ends.binary_search(&at).is_ok() {
-            maps.push(Vec::new());
-            places.push(at..at);
-            open_bytes = 0;
-        }
-        open_bytes += bytes;
         // Each is a piece of its own, so that it is a block.
-        maps.last_mut().expect("one was begun").push(Piece::new(file, split, before));
-        places.last_mut().expect("one was begun").end = at + 1;
+        let piece = Piece::new(file, split, before);
+        let has_room = |(pieces, _): &&mut Taken| pieces.len() < MAP_SPLITS_MAX && open_bytes + bytes <= most;
+        match maps.last_mut().filter(has_room).filter(|_| order.ends.binary_search(&at).is_err()) {
+            Some((pieces, places)) => {
+                pieces.push(piece);
+                places.end = at + 1;
+                open_bytes += bytes;
+            }
+            None => {
+                maps.push((vec![piece], at..at + 1));
+                open_bytes = bytes;
+            }
+        }
     }
-    Ok((maps, places))
+    Ok(maps)
 }
 
 /// Says of the groups of a table what is asked.

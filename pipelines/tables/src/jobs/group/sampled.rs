@@ -396,7 +396,7 @@ fn whole<T: TryFrom<i128>>(value: f64) -> Option<T> {
 }
 
 /// Estimates as values of the type of an aggregate.
-fn as_type(values: impl Iterator<Item = Option<f64>> + ExactSizeIterator, data_type: &DataType) -> ArrayRef {
+fn as_type(values: impl ExactSizeIterator<Item = Option<f64>>, data_type: &DataType) -> ArrayRef {
     let unscaled = |value: f64, scale: i8| (value * 10_f64.powi(i32::from(scale))).round();
     match data_type {
         DataType::Float64 => Arc::new(values.collect::<Float64Array>()),
