@@ -9,6 +9,7 @@ use serde_bytes::ByteBuf;
 
 use super::moments::{EncodedMoments, Moments, memory_bytes};
 use super::value_of;
+use crate::estimators::Totals;
 
 /// Arguments before that of which groups are told.
 const ARGUMENTS: usize = 3;
@@ -64,6 +65,9 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     }
     let before = memory.bytes();
     let (mut moments, mut has_more, mut rows) = (Moments::new(terms), false, 0);
+    // Of groups that are followed, by their places among these.
+    let mut of_followed = vec![0.0; followed.as_ref().map_or(0, Vec::len) * Totals::numbers_of(terms)];
+    let follows = followed.is_some();
     let (mut sizes, mut totals) = (sizes.into_iter(), vec![0.0; terms]);
     let each = Box::new(|block: &BlockGroups<'_>| {
         let size = sizes.next().ok_or_else(|| TaskError::fatal("there are more blocks than sizes"))?;
@@ -73,7 +77,10 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
             let columns = block.terms(groups);
             for (row, group) in groups.iter().enumerate() {
                 totals.iter_mut().zip(&columns).for_each(|(total, column)| *total = column[row]);
-                moments.add(block.key(*group), size, &totals);
+                match follows {
+                    true => Totals::add_to(numbers_at(&mut of_followed, *group, terms), size, &totals),
+                    false => moments.add(block.key(*group), size, &totals),
+                }
             }
             // Twice as many are held, so that it is rarely done.
             if moments.len() > 2 * groups_max {
@@ -84,7 +91,16 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         memory.resize(before.max(moments.bytes()))?;
         Ok(())
     });
-    map_blocks(context, blocks, Some(Telling { followed, groups_max, each }))?;
+    map_blocks(context, blocks, Some(Telling { followed: followed.clone(), groups_max, each }))?;
+    for (group, key) in (0..).zip(followed.iter().flatten()) {
+        moments.insert(key, numbers_at(&mut of_followed, group, terms));
+    }
     has_more |= moments.keep_largest(groups_max);
     write_value(context, 2, &Told { moments: moments.encode(), rows, has_more })
+}
+
+/// The numbers of a group of so many terms.
+fn numbers_at(of_groups: &mut [f64], group: u32, terms: usize) -> &mut [f64] {
+    let many = Totals::numbers_of(terms);
+    &mut of_groups[many * group as usize..][..many]
 }

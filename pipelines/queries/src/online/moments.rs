@@ -66,6 +66,13 @@ impl Moments {
         Totals::add_to(self.numbers(key), size, totals);
     }
 
+    /// These are the numbers of a group; one that no block has is left out.
+    pub(super) fn insert(&mut self, key: &[u8], numbers: &[f64]) {
+        if numbers[0] > 0.0 {
+            self.numbers(key).copy_from_slice(numbers);
+        }
+    }
+
     fn numbers(&mut self, key: &[u8]) -> &mut [f64] {
         let none = || vec![0.0; Totals::numbers_of(self.terms)].into_boxed_slice();
         match self.groups.entry_ref(key) {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt64Array};
+use arrow_array::{Array as _, ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt64Array};
+use arrow_select::filter::filter_record_batch;
 
-use super::groups::Groups;
+use super::groups::{Groups, NONE};
 use super::query::{Grouping, Kind, counts, keys};
 use crate::TableError;
 use crate::aggregates::Accumulator;
@@ -137,6 +138,35 @@ impl Combiner {
     /// More memory is needed than there is.
     pub(super) fn add_groups(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
         self.add_keys(keys, |_| 0)
+    }
+
+    /// Adds those rows of a message that are of groups that are there.
+    ///
+    /// # Errors
+    /// As of [`add`](Self::add).
+    pub(super) fn add_known(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
+        let grouping = self.grouping.clone();
+        let known: BooleanArray = self.find(keys(message)).iter().map(|group| Some(*group != NONE)).collect();
+        let message = filter_record_batch(message, &known).map_err(TableError::from)?;
+        let Counted { counts, numbers, .. } = &mut self.groups;
+        numbers.retain(|group| *group != NONE);
+        numbers.iter().for_each(|group| counts[*group as usize] += 1);
+        let places = grouping.places(&message);
+        for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
+            let argument = aggregate.argument.map(|argument| grouping.argument(&message, argument));
+            accumulator.update(&self.groups.numbers, argument, places)?;
+        }
+        Ok(self.memory.resize(self.bytes())?)
+    }
+
+    /// Forgets all rows, and keeps the groups.
+    pub(super) fn clear_rows(&mut self) {
+        self.groups.counts.fill(0);
+        let groups = self.groups().len();
+        for accumulator in &mut self.accumulators {
+            accumulator.clear();
+            accumulator.resize(groups);
+        }
     }
 
     /// Adds rows of groups. Accumulators have room for all of them then.

@@ -7,12 +7,11 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array, RecordBatch,
-    UInt32Array, new_null_array,
+    ArrayRef, BinaryArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array, RecordBatch, UInt32Array,
+    new_null_array,
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, Schema, SchemaRef};
-use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -24,11 +23,9 @@ use serde_bytes::ByteBuf;
 use super::collector::Collector;
 use super::combiner::Combiner;
 use super::exchange::{MapParams, map_pieces};
-use super::groups::NONE;
-use super::query::{Asked, Grouping, Kind, keys};
+use super::query::{Asked, Grouping, Kind};
 use super::reduce::{chosen_rows, streamed, written_layout};
 use super::{GroupQuery, GroupTable, program};
-use crate::TableError;
 use crate::aggregates::Estimated;
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::parts::next_rows;
@@ -175,7 +172,7 @@ pub struct BlockGroups<'a> {
 }
 
 impl BlockGroups<'_> {
-    /// The groups that rows of the block are of.
+    /// The groups that rows of the block are of. Those that are [followed](Telling::followed) have their places there as numbers.
     pub fn groups(&self) -> impl Iterator<Item = u32> {
         (0..).zip(self.combiner.rows()).filter(|(_, rows)| **rows > 0).map(|(group, _)| group)
     }
@@ -208,8 +205,8 @@ pub(super) struct OfBlocks<'a> {
     combiner: Combiner,
     each: EachBlock<'a>,
     groups_max: usize,
-    /// The groups that are told, where not all are: the combiner has their keys all along.
-    followed: Option<Vec<u32>>,
+    /// Not all groups are told: the combiner has those that are all along.
+    follows: bool,
     /// Rows of groups that the combiner has not are left out: there were more than are told.
     is_cut: bool,
     rows: usize,
@@ -232,19 +229,16 @@ impl<'a> OfBlocks<'a> {
         let Telling { followed, groups_max, each } = telling;
         let mut combiner = Combiner::without_values(grouping, budget)?;
         let may_combine = grouping.values.is_empty() && followed.is_none();
-        let followed = match followed {
-            None => None,
-            Some(keys) => {
-                combiner.add_groups(&BinaryArray::from_iter_values(keys.iter()))?;
-                Some((0..combiner.groups().len() as u32).collect())
-            }
-        };
+        let follows = followed.is_some();
+        if let Some(keys) = followed {
+            combiner.add_groups(&BinaryArray::from_iter_values(keys.iter()))?;
+        }
         let kept = Reservation::none(budget);
         Ok(Self {
             combiner,
             each,
             groups_max,
-            followed,
+            follows,
             is_cut: false,
             rows: 0,
             combines: may_combine,
@@ -259,14 +253,9 @@ impl<'a> OfBlocks<'a> {
     /// As of [`Combiner::add`].
     pub(super) fn add(&mut self, message: &RecordBatch, collector: &mut Collector<'_>) -> Result<bool, Unordered> {
         self.rows += message.num_rows();
-        match self.is_cut || self.followed.is_some() {
+        match self.is_cut || self.follows {
             false => drop(self.combiner.add(Kind::Rows, message)?),
-            true => {
-                let found = self.combiner.find(keys(message));
-                let told: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
-                let told = filter_record_batch(message, &told).map_err(TableError::from)?;
-                self.combiner.add(Kind::Rows, &told)?;
-            }
+            true => self.combiner.add_known(message)?,
         }
         if self.combines {
             if self.combiner.groups().len() > self.groups_max {
@@ -277,7 +266,7 @@ impl<'a> OfBlocks<'a> {
             self.is_cut |= self.combiner.groups().len() > self.groups_max;
             return Ok(false);
         }
-        self.is_cut |= self.followed.is_none() && self.combiner.groups().len() > self.groups_max;
+        self.is_cut |= !self.follows && self.combiner.groups().len() > self.groups_max;
         collector.add(Kind::Rows, message)
     }
 
@@ -293,7 +282,10 @@ impl<'a> OfBlocks<'a> {
         }
         self.combines = self.may_combine && !self.is_cut && self.combiner.groups().len() * REDUCTION_MIN <= self.rows;
         (self.rows, self.is_cut) = (0, false);
-        self.combiner.clear(self.followed.as_deref().unwrap_or_default())?;
+        match self.follows {
+            true => self.combiner.clear_rows(),
+            false => self.combiner.clear(&[])?,
+        }
         Ok(told)
     }
 
