@@ -33,6 +33,7 @@ impl Estimates {
             errors.fold(None, |largest: Option<f64>, error| Some(largest.map_or(error, |largest| largest.max(error))));
         self.errors.extend(largest);
         let known = match largest {
+            _ if snapshot.is_final => "exact".to_owned(),
             Some(0.0) => "exact".to_owned(),
             Some(error) => format!("± {:.2} % at most {}", 100.0 * error, self.drawn()),
             None => "no bounds yet".to_owned(),
@@ -223,6 +224,10 @@ and 5 other groups";
         assert_eq!(estimates.line(&look(10.0)), "23 of 800 blocks (2.9 %), 6 groups, ± 10.00 % at most █");
         assert_eq!(estimates.line(&look(1.0)), "23 of 800 blocks (2.9 %), 6 groups, ± 1.00 % at most █▅");
         let all = Snapshot { is_final: true, blocks_seen: 800, ..look(0.0) };
+        assert_eq!(estimates.line(&all), "all blocks (100.0 %), 6 groups, exact");
+        // An exact decimal is a text, which has no bounds.
+        let decimal = snapshot(vec![("oslo", vec![value(json!("0.10"), None, Some(ShownKind::Exact))])]);
+        let all = Snapshot { is_final: true, blocks_seen: 800, ..decimal };
         assert_eq!(estimates.line(&all), "all blocks (100.0 %), 6 groups, exact");
     }
 }

@@ -151,13 +151,15 @@ pub fn read_rows(
     mut each: impl FnMut(&RecordBatch) -> Result<ControlFlow<()>, TaskError>,
 ) -> Result<(), TaskError> {
     let (budget, layout) = (TaskBudget::new(context), written_layout(context, layout)?);
-    let readers: Vec<_> = (first..context.args()).flat_map(|arg| context.readers(arg)).collect();
-    for reader in readers {
-        let mut stream = streamed(&layout, reader);
-        while let Some((rows, _memory)) = next_rows(&mut stream, &budget)? {
-            context.check_cancelled()?;
-            if each(&rows)?.is_break() {
-                return Ok(());
+    for arg in first..context.args() {
+        for reader in context.readers(arg) {
+            let mut stream = streamed(&layout, reader);
+            while let Some((rows, _memory)) = next_rows(&mut stream, &budget)? {
+                context.check_cancelled()?;
+                if each(&rows)?.is_break() {
+                    (arg..context.args()).for_each(|arg| context.reads_no_further(arg));
+                    return Ok(());
+                }
             }
         }
     }
