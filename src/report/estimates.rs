@@ -28,13 +28,12 @@ impl Estimates {
         let read =
             if snapshot.is_final { "all".to_owned() } else { format!("{} of {}", count(*blocks_seen), count(*blocks)) };
         let percent = 100.0 * *blocks_seen as f64 / (*blocks).max(1) as f64;
-        let errors = snapshot.groups.iter().flat_map(|group| &group.values).filter_map(error);
+        let errors = snapshot.groups.iter().flat_map(|group| &group.values).filter_map(ShownValue::relative_error);
         let largest =
             errors.fold(None, |largest: Option<f64>, error| Some(largest.map_or(error, |largest| largest.max(error))));
         self.errors.extend(largest);
         let known = match largest {
-            _ if snapshot.is_final => "exact".to_owned(),
-            Some(0.0) => "exact".to_owned(),
+            largest if snapshot.is_final || largest == Some(0.0) => "exact".to_owned(),
             Some(error) => format!("± {:.2} % at most {}", 100.0 * error, self.drawn()),
             None => "no bounds yet".to_owned(),
         };
@@ -49,17 +48,6 @@ impl Estimates {
             STEPS[((part * STEPS.len() as f64) as usize).min(STEPS.len() - 1)]
         };
         self.errors.iter().map(step).collect()
-    }
-}
-
-/// Half of the width of the bounds of a value, as a part of it.
-fn error(value: &ShownValue) -> Option<f64> {
-    let (low, high) = value.low.zip(value.high)?;
-    let estimate = value.estimate.as_f64()?;
-    match high - low {
-        0.0 => Some(0.0),
-        _ if estimate == 0.0 => None,
-        width => Some(width / 2.0 / estimate.abs()),
     }
 }
 
@@ -106,7 +94,7 @@ pub fn snapshot_table(snapshot: &Snapshot, most: usize, width: Option<usize>) ->
 
 /// A value, and how well it is known.
 fn told(value: &ShownValue) -> Value {
-    Value::Exact(match (&value.estimate, error(value), value.kind) {
+    Value::Exact(match (&value.estimate, value.relative_error(), value.kind) {
         (Json::Null, ..) if value.reason.is_some() => "?".to_owned(),
         (Json::Null, ..) | (_, _, Some(ShownKind::Exact)) => return cell(&value.estimate),
         (estimate, Some(error), _) => format!("{} ± {:.2} %", rounded(estimate), 100.0 * error),

@@ -223,6 +223,39 @@ fn events_json(news: &News) -> Value {
     news.events.iter().map(event).collect()
 }
 
+/// A request that waits for something to happen.
+struct Waiting {
+    until: Instant,
+    /// How long until it is looked again.
+    pause: Duration,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Waiting {
+    /// Who waits keeps nobody from being worked for; beyond what may wait it is answered at once.
+    fn begin(door: &Door, request: &Request, _work: OwnedSemaphorePermit) -> Self {
+        let permit = door.waits.clone().try_acquire_owned().ok();
+        let wait = if permit.is_some() { Duration::from_millis(request.wait_ms).min(WAIT_MAX) } else { Duration::ZERO };
+        Self { until: Instant::now() + wait, pause: LOOK_AGAIN.0, _permit: permit }
+    }
+
+    fn left_ms(&self) -> u64 {
+        self.until.saturating_duration_since(Instant::now()).as_millis() as u64
+    }
+
+    /// Whether there is no time left to look again.
+    fn is_over(&self) -> bool {
+        Instant::now() + self.pause >= self.until
+    }
+
+    /// Resolves when it is to be looked again.
+    async fn pause(&mut self, is_queued: bool) {
+        sleep(self.pause).await;
+        // Of those that wait for their turn there may be very many.
+        self.pause = (2 * self.pause).min(if is_queued { 10 * LOOK_AGAIN.1 } else { LOOK_AGAIN.1 });
+    }
+}
+
 /// How it stands with a job when something has happened, or the wait is over.
 async fn watch(
     door: &Door,
@@ -232,13 +265,9 @@ async fn watch(
     work: OwnedSemaphorePermit,
 ) -> Result<Message, ApiError> {
     let events = if asked.verb == "events" { request.limit.unwrap_or(256).clamp(1, 256) } else { 0 };
-    // Who waits keeps nobody from being worked for; beyond what may wait it is answered at once.
-    let waits = door.waits.clone().try_acquire_owned().ok();
-    let wait = if waits.is_some() { Duration::from_millis(request.wait_ms).min(WAIT_MAX) } else { Duration::ZERO };
-    drop(work);
-    let until = Instant::now() + wait;
+    let mut waiting = Waiting::begin(door, request, work);
     if let Some(host) = request.host.as_deref().filter(|host| exobus_bus::Subjects::new(host).is_ok()) {
-        let look = Look { after: request.after, wait_ms: wait.as_millis() as u64, events, estimate: false };
+        let look = Look { after: request.after, wait_ms: waiting.left_ms(), events, estimate: false };
         let news = news_of(door, job, &NodeId::new(host), look).await;
         if news.is_none() {
             // It has another one by now, or will: whoever asks hears from the Scheduler, at once.
@@ -254,20 +283,15 @@ async fn watch(
             })));
         }
     }
-    let (mut pause, pause_max) = LOOK_AGAIN;
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let look = Look { after: request.after, wait_ms: left.as_millis() as u64, events, estimate: false };
+        let look = Look { after: request.after, wait_ms: waiting.left_ms(), events, estimate: false };
         let status = status(door, asked, job, look).await?;
         let heard = status["last"].as_u64();
         let over = JobState::of_answer(&status).is_some_and(JobState::is_over);
-        if over || heard.is_some_and(|last| last != request.after) || Instant::now() + pause >= until {
+        if over || heard.is_some_and(|last| last != request.after) || waiting.is_over() {
             return Ok(json_message(&status));
         }
-        sleep(pause).await;
-        // Of those that wait for their turn there may be very many.
-        let waits = status["state"] == JobState::Queued.token();
-        pause = (2 * pause).min(if waits { 10 * pause_max } else { pause_max });
+        waiting.pause(status["state"] == JobState::Queued.token()).await;
     }
 }
 
@@ -279,30 +303,23 @@ async fn estimate(
     request: &Request,
     work: OwnedSemaphorePermit,
 ) -> Result<Message, ApiError> {
-    let waits = door.waits.clone().try_acquire_owned().ok();
-    let wait = if waits.is_some() { Duration::from_millis(request.wait_ms).min(WAIT_MAX) } else { Duration::ZERO };
-    drop(work);
-    let until = Instant::now() + wait;
-    let (mut pause, pause_max) = LOOK_AGAIN;
+    let mut waiting = Waiting::begin(door, request, work);
     loop {
         let known = known(door, asked, job).await?;
         let record = known.record();
-        let left =
-            if record.state.is_over() { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
-        let wait_ms = left.as_millis() as u64;
-        let look = Look { after: request.after, wait_ms, events: 0, estimate: true };
-        let news = if record.state > JobState::Queued { news(door, record, look).await } else { None };
         // Of one that has ended there the Scheduler knows whether it goes on elsewhere.
         let (over, is_queued) = (record.state.is_over(), record.state == JobState::Queued);
+        let wait_ms = if over { 0 } else { waiting.left_ms() };
+        let look = Look { after: request.after, wait_ms, events: 0, estimate: true };
+        let news = if is_queued { None } else { news(door, record, look).await };
         let new = news.and_then(|news| news.estimate);
-        if new.is_some() || over || Instant::now() + pause >= until {
+        if new.is_some() || over || waiting.is_over() {
             let (last, snapshot) = new.map_or((request.after, None), |(number, text)| (number, Some(text)));
             let snapshot = snapshot.and_then(|text| serde_json::from_str::<Value>(&text).ok());
             let told = json!({ "job": job.to_string(), "state": record.state, "last": last, "snapshot": snapshot, "over": over });
             return Ok(json_message(&told));
         }
-        sleep(pause).await;
-        pause = (2 * pause).min(if is_queued { 10 * pause_max } else { pause_max });
+        waiting.pause(is_queued).await;
     }
 }
 

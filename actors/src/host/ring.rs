@@ -151,7 +151,7 @@ impl Ring {
         let (progress, last) = (inner.progress.clone(), inner.last);
         // What is missing cannot be told apart from what is there in the progress: who has missed some goes on from here.
         let skipped = first.saturating_sub(after + 1);
-        let estimate = inner.estimate.clone().filter(|(number, _)| look.estimate && *number != look.after);
+        let estimate = inner.estimate.as_ref().filter(|(number, _)| look.estimate && *number != look.after).cloned();
         if look.events == 0 || skipped > 0 {
             return News { tenant: tenant.clone(), last, progress, events: Vec::new(), skipped, over, estimate };
         }

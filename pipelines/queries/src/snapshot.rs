@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::estimators::{Bounds, Estimate, Kind, NoBounds};
+use crate::estimators::{Bounds, Estimate, Kind, NoBounds, relative_error};
 
 /// The answer as it looks after a part of the table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,6 +76,12 @@ pub enum ShownKind {
 }
 
 impl ShownValue {
+    /// Half of the width of the bounds, as a part of the estimate; `None`: there are no bounds, or the estimate is zero and they are not.
+    pub fn relative_error(&self) -> Option<f64> {
+        let (low, high) = self.low.zip(self.high)?;
+        relative_error(self.estimate.as_f64()?, (high - low) / 2.0)
+    }
+
     /// A value that is known: all was read.
     pub fn exact(value: Value) -> Self {
         let number = value.as_f64();

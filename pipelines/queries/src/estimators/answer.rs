@@ -98,12 +98,16 @@ impl Estimate {
 
     /// Half of the width of the bounds, as a part of the value: what `error=1%` asks for. `None`: there are no bounds, or the value is zero and they are not.
     pub fn relative_error(&self) -> Option<f64> {
-        let half_width = self.bounds.ok()?.half_width();
-        match half_width {
-            0.0 => Some(0.0),
-            _ if self.value == 0.0 => None,
-            _ => Some(half_width / self.value.abs()),
-        }
+        relative_error(self.value, self.bounds.ok()?.half_width())
+    }
+}
+
+/// Half of the width of bounds, as a part of the value; `None`: the value is zero and they are not.
+pub(crate) fn relative_error(value: f64, half_width: f64) -> Option<f64> {
+    match half_width {
+        0.0 => Some(0.0),
+        _ if value == 0.0 => None,
+        _ => Some(half_width / value.abs()),
     }
 }
 

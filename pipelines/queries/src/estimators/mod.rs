@@ -24,6 +24,7 @@ mod totals;
 pub mod approximate;
 pub mod guaranteed;
 
+pub(crate) use self::answer::relative_error;
 pub use self::answer::{Bounds, Estimate, Kind, NoBounds};
 pub use self::dual::Dual;
 pub use self::looks::{Look, Looks, Population, order};

@@ -182,8 +182,7 @@ impl Looking<'_> {
         for place in ranked.iter().take(SHOWN_MAX) {
             let key = by.iter().map(|column| shown_value(column, *place)).collect();
             let group = ShownGroup { key, values: of(place).iter().map(ShownValue::from).collect() };
-            bytes += serde_json::to_vec(&group).map_err(TaskError::fatal)?.len();
-            if bytes > SHOWN_BYTES_MAX {
+            if !has_room(&mut bytes, &group)? {
                 break;
             }
             groups.push((*place, group));
@@ -256,6 +255,12 @@ impl Looking<'_> {
     }
 }
 
+/// Whether a group is shown beside others that take so many bytes, to which its own are added.
+fn has_room(bytes: &mut usize, group: &ShownGroup) -> Result<bool, TaskError> {
+    *bytes += serde_json::to_vec(group).map_err(TaskError::fatal)?.len();
+    Ok(*bytes <= SHOWN_BYTES_MAX)
+}
+
 /// The value of a row as it is shown: of a long text the beginning.
 fn shown_value(column: &ArrayRef, row: usize) -> Value {
     let value = Shape::of(column, row).into_json();
@@ -291,8 +296,7 @@ pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Resu
             let mut of = batch.columns().iter().map(|column| shown_value(column, row));
             let key = of.by_ref().take(by).collect();
             let group = ShownGroup { key, values: of.map(ShownValue::exact).collect() };
-            bytes += serde_json::to_vec(&group).map_err(TaskError::fatal)?.len();
-            if groups.len() == SHOWN_MAX || bytes > SHOWN_BYTES_MAX {
+            if groups.len() == SHOWN_MAX || !has_room(&mut bytes, &group)? {
                 return Ok(ControlFlow::Break(()));
             }
             groups.push(group);

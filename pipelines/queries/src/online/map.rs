@@ -91,7 +91,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         memory.resize(before.max(moments.bytes()))?;
         Ok(())
     });
-    map_blocks(context, blocks, Some(Telling { followed: followed.clone(), groups_max, each }))?;
+    map_blocks(context, blocks, Some(Telling { followed: followed.as_deref(), groups_max, each }))?;
     for (group, key) in (0..).zip(followed.iter().flatten()) {
         moments.insert(key, numbers_at(&mut of_followed, group, terms));
     }

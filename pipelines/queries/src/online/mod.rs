@@ -172,7 +172,9 @@ impl Seen<'_> {
     /// Resolves when a time is over that is waited for, and there was a look.
     async fn time_is_over(&self, until: Option<Until>) {
         match until {
-            Some(Until::Time(time)) if self.looks.get() > 0 => tokio::time::sleep_until(self.began + time).await,
+            Some(until @ Until::Time(time)) if until.is_over(time, self.looks.get() as u64) => {
+                tokio::time::sleep_until(self.began + time).await;
+            }
             _ => std::future::pending().await,
         }
     }

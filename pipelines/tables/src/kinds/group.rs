@@ -1,4 +1,4 @@
-//! What is said of groups of rows. The kind itself is registered by who shows them before everything was read, too.
+//! What is said of groups of rows. The kind itself is registered in `exobus-queries`, which shows groups before everything was read, too.
 
 use exobus_actors::spec::{Field, Fields, Plan, SpecError, Takes};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY, output};

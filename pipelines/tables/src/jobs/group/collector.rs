@@ -27,7 +27,7 @@ use crate::sources::{MemoryBudget, Reservation};
 /// Groups, and values of groups, that are collected at a time.
 const ENTRIES_MAX: usize = 1 << 16;
 /// Collecting goes on where it makes one of so many.
-const REDUCTION_MIN: u64 = 2;
+pub(super) const REDUCTION_MIN: u64 = 2;
 /// Rows that are passed on before it is tried again.
 const ROWS_PASSED: u64 = 16 * ENTRIES_MAX as u64;
 /// A group of so many rows, among those that were collected at a time, is met often; of so many groups at most.

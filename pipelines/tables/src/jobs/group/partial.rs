@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A map passes on one row for so many, or collecting them has not been worth while.
-const REDUCTION_MIN: u64 = 2;
+use super::collector::REDUCTION_MIN;
 
 /// How many groups there are, by rows that were sampled at even distances in some splits of a table, and what maps would make of their rows where those of a group are anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

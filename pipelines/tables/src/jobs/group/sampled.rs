@@ -20,7 +20,7 @@ use exobus_shuffle::Sizes;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::collector::Collector;
+use super::collector::{Collector, REDUCTION_MIN};
 use super::combiner::Combiner;
 use super::exchange::{MapParams, map_pieces};
 use super::query::{Asked, Grouping, Kind};
@@ -33,9 +33,6 @@ use crate::jobs::rewrite::Rewritten;
 use crate::jobs::table::Table;
 use crate::semantics::conformed;
 use crate::sources::{MemoryBudget, Reservation};
-
-/// A block that has so many rows for one group puts them together before they go on: fewer are passed on as they are.
-const REDUCTION_MIN: usize = 2;
 
 /// A block of a table: what is read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +63,7 @@ pub struct SampledMap {
     pub options: TaskOptions,
     /// Which places of the order they have.
     pub blocks: Range<usize>,
-    /// The argument of who looks at groups: what [`Shown`] is made of.
+    /// Arguments of who looks at groups: what [`Shown`] is made of.
     pub shown: [Arg; 2],
 }
 
@@ -119,7 +116,7 @@ pub fn terms(query: &GroupQuery) -> usize {
 /// What is told of blocks.
 pub struct Telling<'a> {
     /// Keys of the groups that are told; `None`: all, as long as a block has no more than `groups_max`.
-    pub followed: Option<Vec<ByteBuf>>,
+    pub followed: Option<&'a [ByteBuf]>,
     /// See there.
     pub groups_max: usize,
     /// Who is told of each block, in their order.
@@ -259,17 +256,16 @@ impl<'a> OfBlocks<'a> {
             false => drop(self.combiner.add(Kind::Rows, message)?),
             true => self.combiner.add_known(message)?,
         }
-        if self.combines {
-            if self.combiner.groups().len() > self.groups_max {
+        let is_put_together = self.combines;
+        if !self.follows && self.combiner.groups().len() > self.groups_max {
+            if self.combines {
                 // What comes from here on goes on as it is.
                 self.pass_on(collector)?;
                 self.combines = false;
             }
-            self.is_cut |= self.combiner.groups().len() > self.groups_max;
-            return Ok(false);
+            self.is_cut = true;
         }
-        self.is_cut |= !self.follows && self.combiner.groups().len() > self.groups_max;
-        collector.add(Kind::Rows, message)
+        if is_put_together { Ok(false) } else { collector.add(Kind::Rows, message) }
     }
 
     /// The block is over.
@@ -282,7 +278,8 @@ impl<'a> OfBlocks<'a> {
         if self.combines {
             self.pass_on(collector)?;
         }
-        self.combines = self.may_combine && !self.is_cut && self.combiner.groups().len() * REDUCTION_MIN <= self.rows;
+        self.combines =
+            self.may_combine && !self.is_cut && REDUCTION_MIN * self.combiner.groups().len() as u64 <= self.rows as u64;
         (self.rows, self.is_cut) = (0, false);
         match self.follows {
             true => self.combiner.clear_rows(),
@@ -324,7 +321,7 @@ impl Shown {
 
     /// The names of the columns that are written: those that tell groups apart, and then aggregates.
     pub fn columns(&self) -> Vec<String> {
-        self.written.fields().iter().map(|field| field.name().clone()).collect()
+        names(&self.written)
     }
 
     /// How each aggregate is estimated, and the number of the first of its terms.
@@ -339,7 +336,7 @@ impl Shown {
         self.query.aggregates.iter().map(|aggregate| aggregate.function.estimated()).map(of).collect()
     }
 
-    /// Which of the groups of these keys are shown, and the columns that tell them apart: in the order in which groups are written, those that meet `having` and are among the first of `top`. `estimates`: of each
+    /// Which of the groups of these keys, which rise, are shown, and the columns that tell them apart: in the order in which groups are written, those that meet `having` and are among the first of `top`. `estimates`: of each
     /// aggregate a column, with nulls where there is no estimate; one that does not fit the type of the aggregate is null, too.
     ///
     /// # Errors
@@ -349,23 +346,19 @@ impl Shown {
         keys: &[&[u8]],
         estimates: &[Vec<Option<f64>>],
     ) -> Result<(Vec<u32>, Vec<ArrayRef>), TaskError> {
-        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-        order.sort_unstable_by_key(|group| keys[*group as usize]);
-        let keys = BinaryArray::from_iter_values(order.iter().map(|group| keys[*group as usize]));
+        let keys = BinaryArray::from_iter_values(keys);
         let mut columns = self.grouping.columns(&keys).map_err(of_table)?;
         let by = columns.len();
         let known = nullable(&self.grouping.schema);
         for (column, field) in estimates.iter().zip(&known.fields()[by..]) {
-            let values = order.iter().map(|group| column[*group as usize]);
-            columns.push(as_type(values, field.data_type()));
+            columns.push(as_type(column.iter().copied(), field.data_type()));
         }
         let rows = RecordBatch::try_new(known, columns).map_err(TaskError::fatal)?;
         let rows = conformed(&rows, &self.written).map_err(of_table)?;
         let chosen = chosen_rows(&self.query, &rows).map_err(of_table)?;
-        let groups = chosen.iter().map(|row| order[*row as usize]).collect();
-        let chosen = UInt32Array::from(chosen);
-        let by = rows.columns()[..by].iter().map(|column| take(column, &chosen, None));
-        Ok((groups, by.collect::<Result<_, _>>().map_err(TaskError::fatal)?))
+        let rows_chosen = UInt32Array::from(chosen.clone());
+        let by = rows.columns()[..by].iter().map(|column| take(column, &rows_chosen, None));
+        Ok((chosen, by.collect::<Result<_, _>>().map_err(TaskError::fatal)?))
     }
 }
 
@@ -374,8 +367,11 @@ impl Shown {
 /// # Errors
 /// It is none.
 pub fn columns_of(context: &TaskContext<'_>, layout: usize) -> Result<Vec<String>, TaskError> {
-    let layout = written_layout(context, layout)?;
-    Ok(layout.schema().fields().iter().map(|field| field.name().clone()).collect())
+    Ok(names(written_layout(context, layout)?.schema()))
+}
+
+fn names(schema: &Schema) -> Vec<String> {
+    schema.fields().iter().map(|field| field.name().clone()).collect()
 }
 
 fn nullable(schema: &Schema) -> SchemaRef {
