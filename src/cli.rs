@@ -2,6 +2,8 @@
 
 mod jobs;
 mod place;
+#[cfg(feature = "sql")]
+mod query;
 mod results;
 mod specs;
 mod tables;
@@ -18,6 +20,8 @@ pub use self::jobs::{
     StrategyName, SubmitArgs, ViewArgs, WordcountArgs,
 };
 pub use self::place::{ClusterArgs, FilesArgs, PlaceArgs, SettingArgs};
+#[cfg(feature = "sql")]
+pub use self::query::QueryArgs;
 pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
 pub use self::specs::refused;
 pub use self::tables::{
@@ -69,6 +73,9 @@ pub enum Command {
     Dedupe(DedupeArgs),
     /// Say something of groups of rows of a table: counts, sums, averages, quantiles
     Group(GroupArgs),
+    /// Answer a query of SQL over files: SELECT .. FROM 'sales/*.parquet' ..
+    #[cfg(feature = "sql")]
+    Query(QueryArgs),
     /// Join two tables: rows that have the same key, side by side
     Join(JoinArgs),
     /// Write tables as so many files, with rows of a key together, or in folders of the values of columns

@@ -53,6 +53,8 @@ pub use exobus_actors::{check_params, decode_params, encode_result, futures};
 pub use exobus_bus as bus;
 pub use exobus_queries as queries;
 pub use exobus_shuffle as shuffle;
+#[cfg(feature = "sql")]
+pub use exobus_sql as sql;
 pub use exobus_store as store;
 pub use exobus_tables as tables;
 pub use exobus_tables::{

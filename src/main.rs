@@ -30,6 +30,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Shuffle(args) => commands::tables::shuffle_rows(&args),
         Command::Dedupe(args) => commands::tables::dedupe_rows(&args),
         Command::Group(args) => commands::tables::group_rows(&args),
+        #[cfg(feature = "sql")]
+        Command::Query(args) => commands::query::run(&args),
         Command::Join(args) => commands::tables::join_rows(&args),
         Command::Repartition(args) => commands::tables::repartition_files(&args),
         Command::Convert(args) => commands::tables::convert_files(&args),

@@ -6,12 +6,15 @@
 //!
 //! Who asks for it also gets a [`Timeline`] of the job as files ([`Views`]): a trace for Perfetto, and a picture.
 
+#[cfg(feature = "sql")]
+mod answer;
 mod bars;
 mod estimates;
 mod eta;
 pub mod plot;
 mod progress;
 mod reporter;
+mod rows;
 mod summary;
 mod table;
 mod text;
@@ -19,10 +22,13 @@ pub mod timeline;
 pub mod trace;
 mod views;
 
+#[cfg(feature = "sql")]
+pub use self::answer::AnswerSummary;
 pub use self::{
     estimates::{GROUPS_DRAWN, snapshot_table},
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
+    rows::ShownRows,
     summary::{JobSummary, KeyedSummary, KeyedWords, OnlineSummary, Place, TableSummary, TableWords},
     table::{DrawnColumn, DrawnTable},
     text::{about, bytes, count, counted, duration, rate},

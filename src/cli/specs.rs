@@ -107,6 +107,11 @@ impl Said {
             .texts("per", per)
     }
 
+    fn online(&mut self, args: &OnlineArgs) -> &mut Self {
+        let OnlineArgs { online, until, seed, bounds } = args;
+        self.flag("online", *online).text("until", until.as_ref()).value("seed", *seed).text("bounds", bounds.as_ref())
+    }
+
     fn joined(&mut self, tables: &JoinTablesArgs, output: Option<&Path>) -> &mut Self {
         let JoinTablesArgs { left, right, on, how, suffix, broadcast, read, right_read } = tables;
         self.paths(std::slice::from_ref(left), output)
@@ -179,11 +184,21 @@ impl GroupArgs {
     /// The spec of the job.
     pub fn spec(&self) -> Spec {
         let Self { input, output, query, online, rows_per_file, read, write, job } = self;
-        let OnlineArgs { online, until, seed, bounds } = online;
         let mut said = Said::default();
-        said.paths(input, Some(output)).reads(&read.of_table()).writes(write).job(job).groups(query);
-        said.flag("online", *online).text("until", until.as_ref()).value("seed", *seed).text("bounds", bounds.as_ref());
+        said.paths(input, Some(output)).reads(&read.of_table()).writes(write).job(job).groups(query).online(online);
         said.value("rows_per_file", *rows_per_file).spec("group")
+    }
+}
+
+#[cfg(feature = "sql")]
+impl super::QueryArgs {
+    /// The spec of the job. Files whose names begin with no folder are looked for in this one.
+    pub fn spec(&self) -> Spec {
+        let Self { sql, table, output, scratch, rows, online, write, job } = self;
+        let mut said = Said::default();
+        said.text("sql", Some(sql)).texts("tables", table).files("directory", &[PathBuf::from(".")]);
+        said.value("output", output.as_deref().map(path_value)).value("scratch", scratch.as_deref().map(path_value));
+        said.value("rows", output.is_none().then_some(*rows)).writes(write).job(job).online(online).spec("query")
     }
 }
 

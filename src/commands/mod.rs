@@ -14,6 +14,8 @@ pub mod jobs;
 pub mod node;
 mod planned;
 pub mod protocols;
+#[cfg(feature = "sql")]
+pub mod query;
 pub mod results;
 pub mod resume;
 pub mod run_with_parent;

@@ -27,6 +27,8 @@ use super::{
     generate::failure as file_failure,
     session::{Ran, Session},
 };
+#[cfg(feature = "sql")]
+use crate::report::AnswerSummary;
 use crate::{
     cli::{JobArgs, SetupArgs, refused},
     cluster,
@@ -37,12 +39,18 @@ use crate::{
 
 /// What the jobs of a program are told in.
 #[derive(Clone, Copy)]
-enum Words {
+pub(super) enum Words {
     Sort,
     Table(TableWords),
     Keyed(KeyedWords),
     /// With what was shown last.
     Online,
+    /// With the rows of the answer.
+    #[cfg(feature = "sql")]
+    Answer,
+    /// The rows of the answer alone, in a format of text.
+    #[cfg(feature = "sql")]
+    Printed(exobus_tables::sinks::OutputFormat),
     /// As JSON, whatever it is.
     None,
 }
@@ -62,6 +70,8 @@ impl Words {
             DedupeTable::NAME => table("deduplicated"),
             GroupTable::NAME => Self::Table(GROUPED),
             OnlineGroup::NAME => Self::Online,
+            #[cfg(feature = "sql")]
+            exobus_sql::program::SqlQuery::NAME => Self::Answer,
             JoinTables::NAME => Self::Table(TableWords { did: "joined", made: Some("rows") }),
             RepartitionTable::NAME => table("repartitioned"),
             ConvertTable::NAME => table("converted"),
@@ -88,6 +98,8 @@ fn look_at(program: &str, reads: &[PathBuf], partial: bool) -> Result<(), FileEr
         Words::Keyed(_) if name == RandomShuffle::NAME => list_inputs(reads, partial).map(drop),
         Words::Keyed(_) => list_files(reads, partial).map(drop),
         Words::Table(_) | Words::Online => check_inputs(reads, partial),
+        #[cfg(feature = "sql")]
+        Words::Answer | Words::Printed(_) => check_inputs(reads, partial),
         Words::None => Ok(()),
     }
 }
@@ -120,12 +132,23 @@ pub(super) fn run_in(session: Session, args: &JobArgs, mut spec: Spec, output: O
     let SetupArgs { process, partial, .. } = &args.setup;
     spec.make_absolute().or_exit(Exit::InputOutput)?;
     if session.on_cluster() {
-        let said = outputs(&spec.paths().map_err(|error| refused(&spec.kind, &error.message))?.writes);
-        let (ran, program) = session.hand_in(&spec, false)?;
-        return told_in(Words::of(&program), Running::Over(Box::new(ran)), process.json, output.unwrap_or(&said));
+        return hand_in(session, args, &spec, (None, output));
     }
     let plan = plan(&spec, Spec::plan, *partial)?;
     tell(session, &plan, process.json, output.unwrap_or(&outputs(&plan.writes)))
+}
+
+/// The same on a cluster, in these words, or in those of its program.
+pub(super) fn hand_in(
+    session: Session,
+    args: &JobArgs,
+    spec: &Spec,
+    (words, output): (Option<Words>, Option<&str>),
+) -> Result<Exit, Failure> {
+    let said = outputs(&spec.paths().map_err(|error| refused(&spec.kind, &error.message))?.writes);
+    let (ran, program) = session.hand_in(spec, false)?;
+    let words = words.unwrap_or_else(|| Words::of(&program));
+    told_in(words, Running::Over(Box::new(ran)), args.setup.process.json, output.unwrap_or(&said))
 }
 
 /// The folders that a job writes, for people.
@@ -136,6 +159,17 @@ pub(super) fn outputs(writes: &[PathBuf]) -> String {
 /// Runs a plan in this process and prints the summary of its job, which wrote to `output`.
 pub(super) fn tell(session: Session, plan: &Plan, json: bool, output: &str) -> Result<Exit, Failure> {
     told_in(Words::of(&plan.program), Running::Here(Box::new(session), plan), json, output)
+}
+
+/// The same in these words.
+#[cfg(feature = "sql")]
+pub(super) fn tell_in(
+    words: Words,
+    session: Session,
+    plan: &Plan,
+    (json, output): (bool, &str),
+) -> Result<Exit, Failure> {
+    told_in(words, Running::Here(Box::new(session), plan), json, output)
 }
 
 /// A job.
@@ -177,12 +211,36 @@ fn told_in(words: Words, job: Running<'_>, json: bool, output: &str) -> Result<E
             let text = summary.for_people(&ran.report.snapshot, GROUPED, &ran.place, output);
             (summary, text)
         }),
+        #[cfg(feature = "sql")]
+        Words::Answer => answered(job, |ran, rows| {
+            let summary = AnswerSummary::new(&ran.report, rows, &ran.end, (&ran.place, ran.seconds));
+            let text = summary.for_people(&ran.report, rows, (&ran.place, output));
+            ran.print(json, &summary, &text)
+        }),
+        #[cfg(feature = "sql")]
+        Words::Printed(format) => answered(job, |ran, _| super::query::print(&ran.report, format)),
         Words::None => told(job, json, |ran: &Ran<Plain>| {
             let Plain(result) = &ran.report;
             (result.clone(), format!("{result:#}"))
         }),
     }
 }
+
+/// Tells what a query has answered, with the rows of that.
+#[cfg(feature = "sql")]
+fn answered(
+    job: Running<'_>,
+    tell: impl FnOnce(&Ran<exobus_sql::program::Answered>, &ShownBatches) -> Result<(), Failure>,
+) -> Result<Exit, Failure> {
+    let ran = job.ran::<exobus_sql::program::Answered>()?;
+    let rows = ran.report.shown.batches().or_exit(Exit::JobFailed)?;
+    tell(&ran, &rows)?;
+    Ok(ran.exit())
+}
+
+/// Columns, and rows.
+#[cfg(feature = "sql")]
+type ShownBatches = (exobus_tables::arrow_schema::SchemaRef, Vec<exobus_tables::arrow_array::RecordBatch>);
 
 fn told<R: Serialize + DeserializeOwned + 'static, S: Serialize>(
     job: Running<'_>,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::cli::ShowArgs;
 use crate::exit::{Exit, Failure};
-use crate::report::{DrawnColumn, DrawnTable, bytes, count, counted};
+use crate::report::{DrawnColumn, DrawnTable, ShownRows, bytes, count, counted};
 use crate::table::{self, LOOK_BYTES};
 
 /// Shows what was asked for.
@@ -91,34 +91,17 @@ fn column_json(name: &str, kind: String, nullable: bool) -> serde_json::Value {
 }
 
 fn rows(found: &FirstRows, args: &ShowArgs) -> String {
-    let fields = found.schema.fields();
-    let batches = found.batches.iter();
-    let values = batches.flat_map(|batch| {
-        (0..batch.num_rows()).map(|row| batch.columns().iter().map(|column| Value::of(column, row)).collect::<Vec<_>>())
-    });
+    let rows = ShownRows { schema: &found.schema, batches: &found.batches };
     if args.json {
-        let object = |values: Vec<Value>| -> serde_json::Value {
-            fields.iter().zip(values).map(|(field, value)| (field.name().clone(), value.into_json())).collect()
-        };
-        let columns = fields.iter();
-        let columns =
-            columns.map(|field| column_json(field.name(), print_type(field.data_type()), field.is_nullable()));
-        let columns: Vec<_> = columns.collect();
-        let rows: Vec<_> = values.map(object).collect();
+        let (columns, rows) = (rows.columns_json(), rows.rows_json());
         return json!({ "columns": columns, "rows": rows, "is_all": found.is_all }).to_string();
     }
-    let columns = fields.iter().map(|field| DrawnColumn {
-        name: field.name().clone(),
-        kind: print_type(field.data_type()),
-        is_right: field.data_type().is_numeric(),
-    });
-    let rows: Vec<Vec<Value>> = values.collect();
-    let said = match (rows.len() as u64, found.is_all) {
+    let said = match (rows.count(), found.is_all) {
         (1, true) => "1 row, which is all".to_owned(),
         (shown, true) => format!("{}, which are all", counted(shown, "row")),
         (shown, false) => format!("the first {}", counted(shown, "row")),
     };
-    format!("{}\n{said}", DrawnTable::new(columns.collect(), rows).drawn(args.width.map(usize::from)))
+    format!("{}\n{said}", rows.drawn().drawn(args.width.map(usize::from)))
 }
 
 fn statistics(found: &TableStatistics, args: &ShowArgs) -> String {

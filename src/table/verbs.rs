@@ -574,7 +574,7 @@ impl Verb for Convert {
     const PROGRAM: &'static str = "table.convert@2";
 
     fn params(self, table: Rewrite) -> Result<ConvertTable, TableJobError> {
-        Ok(ConvertTable { table })
+        Ok(ConvertTable { table, rows: None })
     }
 }
 

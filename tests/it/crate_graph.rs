@@ -19,6 +19,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("exobus-tables", &["exobus-actors", "exobus-files", "exobus-shuffle", "exobus-store"]),
     // Its jobs are those of tables with looks at what is known beside them; its estimators know none of that.
     ("exobus-queries", &["exobus-actors", "exobus-shuffle", "exobus-tables"]),
+    // The same, and queries: the only one that knows SQL.
+    ("exobus-sql", &["exobus-actors", "exobus-files", "exobus-queries", "exobus-shuffle", "exobus-tables"]),
     // Which object stores there are is for who makes a process to say: jobs know none of them.
     (
         "exobus",
@@ -29,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "exobus-objects",
             "exobus-queries",
             "exobus-shuffle",
+            "exobus-sql",
             "exobus-store",
             "exobus-tables",
         ],

@@ -10,7 +10,8 @@ use crate::estimators::Kind;
 use crate::online::OnlineGroup;
 use crate::stopping::{ErrorGoal, Until, UntilError};
 
-const ONLINE: [Field; 4] = [
+/// What is said of what is shown before everything was read.
+pub const ONLINE: [Field; 4] = [
     Field::new(
         "online",
         Takes::Flag,
@@ -64,12 +65,25 @@ fn bounds() -> Vec<&'static str> {
 }
 
 fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
+    match online(fields)? {
+        None => Plan::of(GroupTable::NAME, &group_table(fields)?),
+        Some((until, seed, bounds)) => {
+            Plan::of(OnlineGroup::NAME, &OnlineGroup { until, seed, bounds, ..OnlineGroup::new(group_table(fields)?) })
+        }
+    }
+}
+
+/// When enough was read, from what the order follows, and which bounds are given, where it is shown before everything was read.
+///
+/// # Errors
+/// It is not, and something is said of it; what is said contradicts itself.
+pub fn online(fields: &Fields<'_>) -> Result<Option<(Option<Until>, u64, Kind)>, SpecError> {
     if !fields.flag("online") {
         if let Some(field) = fields.first_of(&["until", "seed", "bounds"]) {
             let message = format!("`{field}` is of what is shown before everything was read: `online = true`");
             return Err(SpecError::new(SpecCode::Invalid, message).at(field));
         }
-        return Plan::of(GroupTable::NAME, &group_table(fields)?);
+        return Ok(None);
     }
     let invalid = |at: &str, message: String| SpecError::new(SpecCode::Invalid, message).at(at);
     let until: Option<Until> = fields
@@ -86,6 +100,5 @@ fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
         (Some("guaranteed"), _) | (_, true) => Kind::Guaranteed,
         (_, false) => Kind::Approximate,
     };
-    let seed = fields.number("seed").unwrap_or_default();
-    Plan::of(OnlineGroup::NAME, &OnlineGroup { until, seed, bounds, ..OnlineGroup::new(group_table(fields)?) })
+    Ok(Some((until, fields.number("seed").unwrap_or_default(), bounds)))
 }

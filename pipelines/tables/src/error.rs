@@ -120,6 +120,18 @@ pub enum TableError {
     /// A condition that is none for rows of the table.
     #[error(transparent)]
     Expression(#[from] crate::expression::ExpressionError),
+    /// What is to be computed cannot be, whatever the rows are.
+    #[error("{what}")]
+    NoComputation {
+        /// Why not.
+        what: String,
+    },
+    /// Something cannot be computed of the values of some rows.
+    #[error("{what}")]
+    NotComputed {
+        /// Why not.
+        what: String,
+    },
     /// A text that is no aggregate.
     #[error(transparent)]
     Aggregate(#[from] crate::aggregates::AggregateError),

@@ -23,7 +23,8 @@ pub(crate) fn hint<'a>(column: &str, names: impl IntoIterator<Item = &'a str>) -
     }
 }
 
-pub(crate) fn did_you_mean(name: impl std::fmt::Display) -> String {
+/// The question that goes behind an error.
+pub fn did_you_mean(name: impl std::fmt::Display) -> String {
     format!("did you mean {name}?")
 }
 
@@ -47,7 +48,7 @@ fn delimited(header: &str, delimiter: char) -> String {
 }
 
 /// The name that is most like one, if any is.
-pub(crate) fn nearest<'a>(column: &str, names: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(column: &str, names: &[&'a str]) -> Option<&'a str> {
     const ALIKE: f64 = 0.75;
     let likeness = |name: &str| strsim::jaro_winkler(&name.to_lowercase(), &column.to_lowercase());
     let of = names.iter().map(|name| (likeness(name), *name)).filter(|(likeness, _)| *likeness >= ALIKE);

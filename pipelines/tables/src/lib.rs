@@ -25,7 +25,7 @@ pub mod expression;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod guard;
-mod hint;
+pub mod hint;
 mod hive;
 mod ipc_schema;
 pub mod jobs;

@@ -14,7 +14,7 @@ use crate::sources::{MemoryBudget, MemoryDenied, SourceError};
 const STEP: u64 = 4 << 20;
 
 /// What a task was granted beside the store, handed out to what decodes and writes there. What was given back stays with the task until its end.
-pub(super) struct TaskBudget(Mutex<State>);
+pub struct TaskBudget(Mutex<State>);
 
 struct State {
     used: u64,
@@ -25,12 +25,12 @@ struct State {
 
 impl TaskBudget {
     /// Of what the task was granted before it started.
-    pub(super) fn new(context: &mut TaskContext<'_>) -> Arc<Self> {
+    pub fn new(context: &mut TaskContext<'_>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State { used: 0, granted: context.outside_granted(), denied: None })))
     }
 
     /// As what decoders and writers take.
-    pub(super) fn shared(self: &Arc<Self>) -> Arc<dyn MemoryBudget> {
+    pub fn shared(self: &Arc<Self>) -> Arc<dyn MemoryBudget> {
         self.clone()
     }
 
@@ -47,7 +47,7 @@ impl TaskBudget {
     }
 
     /// How the task fails that could not read.
-    pub(super) fn of_source(&self, error: SourceError) -> TaskError {
+    pub fn of_source(&self, error: SourceError) -> TaskError {
         match error {
             SourceError::File(error) => error.into(),
             SourceError::Memory { .. } => self.failure(error.to_string()),
@@ -136,6 +136,7 @@ pub(super) fn of_table(error: TableError) -> TaskError {
         | TableError::JoinedAlike { .. }
         | TableError::SelectedTwice { .. }
         | TableError::KeyNotSelected { .. }
+        | TableError::NoComputation { .. }
         | TableError::Expression(_) => TaskError::request(error),
         error if error.is_of_the_input() => TaskError::data(error),
         error => TaskError::fatal(error),

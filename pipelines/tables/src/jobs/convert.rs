@@ -44,6 +44,9 @@ use crate::{RowHasher, TableError};
 pub struct ConvertTable {
     /// Which table, and where its rows go.
     pub table: Rewrite,
+    /// The numbers of the rows that are written, of those that are read; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Range<u64>>,
 }
 
 impl TableJob for ConvertTable {
@@ -61,7 +64,7 @@ impl TableJob for ConvertTable {
 impl ConvertTable {
     /// Writes these files, or files of these folders, as Parquet.
     pub fn new(inputs: Vec<PathBuf>, output: PathBuf) -> Self {
-        Self { table: Rewrite::new(inputs, output) }
+        Self { table: Rewrite::new(inputs, output), rows: None }
     }
 }
 
@@ -195,7 +198,7 @@ fn refused_row(error: TableError, refused: impl FnOnce(String) -> TaskError) -> 
 /// As of [`sort`](super::sort::sort), but for those of a key.
 #[program(name = "table.convert", version = 2, give_back = super::give_back, paths = super::paths)]
 pub async fn convert(futures: Futures, params: ConvertTable) -> Result<Rewritten, JobError> {
-    rewritten(futures, ConvertTable::NAME, params.table, None).await
+    rewritten(futures, ConvertTable::NAME, (params.table, params.rows), None).await
 }
 
 /// What a conversion would do.
@@ -217,7 +220,7 @@ pub struct ExplainedConvert {
 /// As of [`convert`].
 #[program(name = "table.convert.explain", version = 1, paths = super::read_paths)]
 pub async fn explain(futures: Futures, params: ConvertTable) -> Result<ExplainedConvert, JobError> {
-    let Planned { described, sizes, parts, .. } = Planned::of(&futures, &params.table, false).await?;
+    let Planned { described, sizes, parts, .. } = Planned::of(&futures, (&params.table, params.rows), false).await?;
     let task_bytes = parts.iter().map(|(_, outside_bytes)| *outside_bytes).max().unwrap_or(0);
     Ok(ExplainedConvert { input_bytes: described.input_bytes(), sizes, files: parts.len() as u64, task_bytes })
 }
@@ -233,17 +236,21 @@ struct Planned {
 
 impl Planned {
     /// Looks at the table, and refuses one for which there is too little memory.
-    async fn of(futures: &Futures, rewrite: &Rewrite, is_mapped: bool) -> Result<Self, JobError> {
+    async fn of(
+        futures: &Futures,
+        (rewrite, within): (&Rewrite, Option<Range<u64>>),
+        is_mapped: bool,
+    ) -> Result<Self, JobError> {
         let mut described = Described::of(futures, rewrite, &[], is_mapped).await?;
         let writing = rewrite.writing;
-        if !matches!(writing.file_size, FileSize::Bytes(_)) {
+        if within.is_some() || !matches!(writing.file_size, FileSize::Bytes(_)) {
             count(futures, &mut described).await?;
         }
         let sizes = Sizes::of(&futures.nodes(), described.value_bytes());
         let splits = described.numbered_splits();
         let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
         let mut parts = Vec::new();
-        for part in self::parts(&described, writing)? {
+        for part in self::parts(&described, writing, within)? {
             let (bytes, rows, largest) = read_about(&splits[part.splits.clone()], part.rows);
             let sink_bytes = writing.sink_bytes(described.form, &schema, (bytes, rows));
             let outside_bytes = LOOK_BYTES + sink_bytes + largest / 4;
@@ -276,10 +283,11 @@ pub(super) struct Function {
 pub(super) async fn rewritten(
     futures: Futures,
     name: &'static str,
-    rewrite: Rewrite,
+    (rewrite, within): (Rewrite, Option<Range<u64>>),
     function: Option<Function>,
 ) -> Result<Rewritten, JobError> {
-    let Planned { described, sizes, schema, parts } = Planned::of(&futures, &rewrite, function.is_some()).await?;
+    let planned = Planned::of(&futures, (&rewrite, within), function.is_some()).await?;
+    let Planned { described, sizes, schema, parts } = planned;
     let (writing, splits) = (rewrite.writing, described.numbered_splits());
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     let plan = Plan::of_chunks(sizes, Some(parts.len() as u32), 1 << 20).map_err(JobError::program)?;
@@ -378,14 +386,20 @@ fn read_about(splits: &[(&DescribedFile, usize)], rows: Option<u64>) -> (u64, u6
 }
 
 /// What goes into each file: at least one, also of a table without a row.
-fn parts(described: &Described, writing: WriteOptions) -> Result<Vec<FilePlan>, JobError> {
+fn parts(described: &Described, writing: WriteOptions, within: Option<Range<u64>>) -> Result<Vec<FilePlan>, JobError> {
     match writing.file_size {
-        FileSize::Bytes(bytes) => Ok(by_bytes(described.splits().map(|split| split.value_bytes), bytes)),
+        FileSize::Bytes(bytes) if within.is_none() => {
+            Ok(by_bytes(described.splits().map(|split| split.value_bytes), bytes))
+        }
         size => {
             let rows: Option<Vec<u64>> = described.splits().map(|split| split.rows).collect();
             let rows = rows.ok_or_else(|| JobError::program("rows of a split were not counted"))?;
-            match size.files(0, rows.iter().sum()) {
-                files if files <= PARTS_MAX => Ok(by_rows(&rows, size, files)),
+            let all = rows.iter().sum::<u64>();
+            let within = within.map_or(0..all, |within| within.start.min(all)..within.end.min(all));
+            let count = within.end.saturating_sub(within.start);
+            let value_bytes = u128::from(described.value_bytes()) * u128::from(count) / u128::from(all.max(1));
+            match size.files(value_bytes as u64, count) {
+                files if files <= PARTS_MAX => Ok(by_rows(&rows, (within.start, count), size, files)),
                 files => Err(JobError::program(format!("{files} files are too many, {PARTS_MAX} are the most"))),
             }
         }
@@ -412,12 +426,11 @@ fn by_bytes(splits: impl Iterator<Item = u64>, file_bytes: u64) -> Vec<FilePlan>
     parts
 }
 
-/// So many rows each, whatever the splits are.
-fn by_rows(splits: &[u64], size: FileSize, files: u64) -> Vec<FilePlan> {
-    let all: u64 = splits.iter().sum();
+/// So many rows each, whatever the splits are: of all rows those from a number on, as many.
+fn by_rows(splits: &[u64], (first, all): (u64, u64), size: FileSize, files: u64) -> Vec<FilePlan> {
     let begin = |file: u64| match size {
-        FileSize::Rows(rows) => all.min(file.saturating_mul(rows.max(1))),
-        _ => (u128::from(file) * u128::from(all) / u128::from(files)) as u64,
+        FileSize::Rows(rows) => first + all.min(file.saturating_mul(rows.max(1))),
+        _ => first + (u128::from(file) * u128::from(all) / u128::from(files)) as u64,
     };
     let (mut at, mut before) = (0, 0);
     let part = |file: u64| {
@@ -456,10 +469,14 @@ mod tests {
     #[test]
     fn files_of_so_many_rows_take_each_row_once_in_its_order() {
         let splits = [5_u64, 0, 3, 7, 0, 1];
-        for size in [FileSize::Rows(1), FileSize::Rows(4), FileSize::Rows(100), FileSize::Count(3), FileSize::Count(40)]
+        let sizes =
+            [FileSize::Rows(1), FileSize::Rows(4), FileSize::Rows(100), FileSize::Count(3), FileSize::Count(40)];
+        let sizes = sizes.into_iter().chain([FileSize::Bytes(2)]);
+        for (size, (first, all)) in
+            sizes.flat_map(|size| [(0, 16), (4, 5), (15, 1), (16, 0), (5, 3)].map(|of| (size, of)))
         {
-            let mut next = 0;
-            for part in by_rows(&splits, size, size.files(0, 16)) {
+            let mut next = first;
+            for part in by_rows(&splits, (first, all), size, size.files(all, all)) {
                 let before: u64 = splits[..part.splits.start].iter().sum();
                 let there: u64 = splits[part.splits.clone()].iter().sum();
                 let rows = part.rows.unwrap();
@@ -467,8 +484,8 @@ mod tests {
                 assert!(part.skip + rows <= there, "{size:?} {part:?}");
                 next += rows;
             }
-            assert_eq!(next, 16, "{size:?}");
+            assert_eq!(next, first + all, "{size:?}");
         }
-        assert_eq!(by_rows(&[], FileSize::Count(1), 1).len(), 1);
+        assert_eq!(by_rows(&[], (0, 0), FileSize::Count(1), 1).len(), 1);
     }
 }

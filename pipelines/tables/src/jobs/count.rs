@@ -53,7 +53,7 @@ const COUNTED_BYTES: u64 = 64 << 20;
 
 /// Reads the table for how many rows of each split are to be read, where nobody says.
 pub(super) async fn count(futures: &Futures, described: &mut Described) -> Result<(), JobError> {
-    let is_filtered = described.reading.options.filter.is_some();
+    let is_filtered = described.reading.options.leaves_out();
     let is_unknown = |split: &DescribedSplit| !split.is_left_out && (is_filtered || split.rows.is_none());
     let numbered = (0..).zip(described.numbered_splits());
     let unknown: Vec<_> = numbered.filter(|(_, (file, split))| is_unknown(&file.splits[*split])).collect();

@@ -236,7 +236,7 @@ impl Described {
 
     /// How many rows there are to be read, where all files say so; which of them meet a condition nobody knows.
     pub(super) fn rows(&self) -> Option<u64> {
-        if self.reading.options.filter.is_some() {
+        if self.reading.options.leaves_out() {
             return None;
         }
         self.splits().map(|split| split.rows).sum()

@@ -99,5 +99,5 @@ fn needs(params: &MapTable) -> Resources {
 #[program(name = "table.map_batches", version = 3, give_back = super::give_back, paths = super::paths, needs = needs)]
 pub async fn map_batches(futures: Futures, params: MapTable) -> Result<Rewritten, JobError> {
     let function = Function { name: params.function, resources: params.resources, args: Vec::new(), outside_bytes: 0 };
-    rewritten(futures, MapTable::NAME, params.table, Some(function)).await
+    rewritten(futures, MapTable::NAME, (params.table, None), Some(function)).await
 }

@@ -34,6 +34,7 @@ mod table;
 
 use std::path::PathBuf;
 
+use arrow_schema::SchemaRef;
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::JobId;
 use exobus_actors::registry::Paths;
@@ -42,6 +43,9 @@ use exobus_shuffle::jobs::outputs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::reading::ReadOptions;
+
+pub use budget::TaskBudget;
 pub use output::{FileSize, WriteOptions};
 pub use rewrite::{Folders, Rewrite, Rewritten};
 
@@ -60,6 +64,21 @@ pub trait TableJob: Serialize + DeserializeOwned + Send + 'static {
 
     /// Does it.
     fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>>;
+}
+
+/// The columns that a job finds in these files, or files of these folders, read so.
+///
+/// # Errors
+/// As of a job that reads them.
+pub async fn columns(
+    futures: &Futures,
+    inputs: Vec<PathBuf>,
+    reading: ReadOptions,
+    partial: bool,
+) -> Result<SchemaRef, JobError> {
+    let rewrite = Rewrite { reading, partial, ..Rewrite::new(inputs, PathBuf::new()) };
+    let described = described::Described::of(futures, &rewrite, &[], true).await?;
+    Ok(table::Table::decode(&described.layout).map_err(JobError::program)?.schema)
 }
 
 /// What a job reads and writes.

@@ -36,7 +36,7 @@ pub struct RepartitionTable {
 pub async fn repartition(futures: Futures, params: RepartitionTable) -> Result<Rewritten, JobError> {
     match params.moves_rows() {
         true => rewrite::run(futures, RepartitionTable::NAME, params.table.clone(), params.arrangement()).await,
-        false => rewritten(futures, ConvertTable::NAME, params.table, None).await,
+        false => rewritten(futures, ConvertTable::NAME, (params.table, None), None).await,
     }
 }
 

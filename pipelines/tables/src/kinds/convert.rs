@@ -34,9 +34,9 @@ const FIELDS: &[Field] = &[
 job_kind!("convert", "Write tables as files of another format or length", FIELDS, plan, explain);
 
 fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
-    Plan::of(ConvertTable::NAME, &ConvertTable { table: rewrite(fields)? })
+    Plan::of(ConvertTable::NAME, &ConvertTable { table: rewrite(fields)?, rows: None })
 }
 
 fn explain(fields: &Fields<'_>) -> Result<Plan, SpecError> {
-    Plan::of("table.convert.explain", &ConvertTable { table: rewrite(fields)? })
+    Plan::of("table.convert.explain", &ConvertTable { table: rewrite(fields)?, rows: None })
 }

@@ -73,30 +73,35 @@ const HIVE: Field = Field::new(
      day=2024-01-31/city=oslo.",
 )
 .or("true");
-const FORMAT: Field = Field::new(
+/// How files are written.
+pub const FORMAT: Field = Field::new(
     "format",
     Takes::Word(formats),
     "\"parquet\"",
     "How files are written. Unless it is said, as the first file that is read.",
 );
-const COMPRESSION: Field = Field::new(
+/// How files are compressed.
+pub const COMPRESSION: Field = Field::new(
     "compression",
     Takes::Text,
     "\"zstd:3\"",
     "How files are compressed: none, snappy, lz4, zstd, zstd:LEVEL, gzip or gzip:LEVEL; text by zstd and gzip. Unless it is said, \
      Parquet by snappy, and others not at all.",
 );
-const ROW_GROUP_ROWS: Field = Field::new(
+/// Rows of a row group.
+pub const ROW_GROUP_ROWS: Field = Field::new(
     "row_group_rows",
     Takes::Number(1, 1_000_000_000),
     "50000",
     "Rows of a row group of Parquet, which alone has some, at most; one ends at 64 MiB of values, too.",
 )
 .or("122880");
-const FILE_BYTES: Field =
+/// Bytes of a file.
+pub const FILE_BYTES: Field =
     Field::new("file_bytes", Takes::Size, "\"64MiB\"", "Bytes of the values of a file, about.").or("\"256MiB\"");
 const ROWS_PER_FILE: &str = "rows_per_file";
-const VERIFY: Field = Field::new(
+/// Whether files are read back.
+pub const VERIFY: Field = Field::new(
     "verify",
     Takes::Flag,
     "true",
@@ -118,22 +123,30 @@ fn mixed() -> Vec<&'static str> {
 
 /// What a job over a table is told of it.
 fn rewrite(fields: &Fields<'_>) -> Result<Rewrite, SpecError> {
-    fields.one_of(&["partitions", "file_bytes", ROWS_PER_FILE])?;
-    let size = partitions(fields).map(FileSize::Count).or(fields.number(ROWS_PER_FILE).map(FileSize::Rows));
-    let size = size.or(fields.size("file_bytes").map(FileSize::Bytes));
     Ok(Rewrite {
         inputs: fields.paths("inputs"),
         output: fields.path("output").unwrap_or_default(),
         reading: reading(fields, "")?,
-        writing: WriteOptions {
-            format: fields.parsed("format")?,
-            compression: fields.parsed("compression")?,
-            group_rows: fields.number("row_group_rows"),
-            file_size: size.unwrap_or_default(),
-            verify: fields.flag("verify"),
-        },
+        writing: writing(fields)?,
         strategy: strategy(fields),
         partial: fields.flag(PARTIAL.name),
+    })
+}
+
+/// How files are written.
+///
+/// # Errors
+/// What is said is none, or contradicts itself.
+pub fn writing(fields: &Fields<'_>) -> Result<WriteOptions, SpecError> {
+    fields.one_of(&["partitions", "file_bytes", ROWS_PER_FILE])?;
+    let size = partitions(fields).map(FileSize::Count).or(fields.number(ROWS_PER_FILE).map(FileSize::Rows));
+    let size = size.or(fields.size("file_bytes").map(FileSize::Bytes));
+    Ok(WriteOptions {
+        format: fields.parsed("format")?,
+        compression: fields.parsed("compression")?,
+        group_rows: fields.number("row_group_rows"),
+        file_size: size.unwrap_or_default(),
+        verify: fields.flag("verify"),
     })
 }
 
@@ -151,6 +164,7 @@ fn reading(fields: &Fields<'_>, before: &str) -> Result<ReadOptions, SpecError> 
         hive: fields.has(&hive).then(|| fields.flag(&hive)),
         folders: None,
         needed: None,
+        computed: None,
     })
 }
 

@@ -74,7 +74,7 @@ fn explain(fields: &Fields<'_>) -> Result<Plan, SpecError> {
     let job = job(fields)?;
     match job.moves_rows() {
         true => Plan::of("table.repartition.explain", &job),
-        false => Plan::of("table.convert.explain", &ConvertTable { table: job.table }),
+        false => Plan::of("table.convert.explain", &ConvertTable { table: job.table, rows: None }),
     }
 }
 

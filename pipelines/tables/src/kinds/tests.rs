@@ -112,6 +112,7 @@ fn what_a_table_is_read_and_written_by_is_told() {
         hive: Some(false),
         folders: None,
         needed: None,
+        computed: None,
     };
     let writing = WriteOptions {
         format: Some(OutputFormat::Arrow),

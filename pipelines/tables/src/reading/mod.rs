@@ -7,6 +7,7 @@
 //!
 //! Values are compared as the table has them, whatever type a file has: the types of the columns that the condition looks at travel with it ([`Reading`]).
 
+mod computed;
 mod leaving_out;
 mod options;
 mod pages;
@@ -18,6 +19,7 @@ use arrow_schema::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+pub use self::computed::{Computation, Computed, DynComputation, Language};
 pub(crate) use self::leaving_out::FileStatistics;
 pub(crate) use self::options::Opener;
 pub use self::options::ReadOptions;
@@ -35,6 +37,9 @@ pub(crate) struct Reading {
     pub(crate) options: ReadOptions,
     /// The [`Layout`] of the columns that the condition looks at, encoded.
     condition_columns: Option<ByteBuf>,
+    /// The same of the columns that others are computed of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    computed_columns: Option<ByteBuf>,
 }
 
 impl Reading {
@@ -43,13 +48,18 @@ impl Reading {
     /// # Errors
     /// The condition is none for its rows.
     pub(crate) fn new(options: ReadOptions, table: &Schema) -> Result<Self, TableError> {
-        let Some(condition) = &options.filter else { return Ok(Self { options, condition_columns: None }) };
+        let encoded = |schema: &Schema| Ok::<_, TableError>(ByteBuf::from(Layout::new(schema)?.encode()));
+        let computed = options.computed.as_ref().map(|computed| encoded(&*computed.read(table)?));
+        let computed_columns = computed.transpose()?;
+        let Some(condition) = &options.filter else {
+            return Ok(Self { options, condition_columns: None, computed_columns });
+        };
         condition.bind(table)?;
         let columns = named_columns(condition, table)?;
         // A condition of no column is one of all rows: these are counted in a column.
         let columns = if columns.is_empty() { vec![0] } else { columns };
-        let layout = Layout::new(&table.project(&columns)?)?;
-        Ok(Self { options, condition_columns: Some(ByteBuf::from(layout.encode())) })
+        let condition_columns = Some(encoded(&table.project(&columns)?)?);
+        Ok(Self { options, condition_columns, computed_columns })
     }
 
     fn condition(&self) -> Result<Option<Condition>, TableError> {

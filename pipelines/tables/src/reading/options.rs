@@ -7,6 +7,7 @@ use arrow_schema::Schema;
 use exobus_files::Location;
 use serde::{Deserialize, Serialize};
 
+use super::Computed;
 use crate::TableError;
 use crate::expression::Expression;
 use crate::hint::{did_you_mean, no_column};
@@ -44,6 +45,9 @@ pub struct ReadOptions {
     /// Columns that a job looks at, or paths to fields of structs: where they are said and no columns are selected, no others are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed: Option<Vec<String>>,
+    /// What is computed of the columns of the files: rows have these columns instead, and `select` and `needed` are among them. `filter` is of columns of files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed: Option<Computed>,
 }
 
 impl ReadOptions {
@@ -141,14 +145,21 @@ impl ReadOptions {
         self.read().is_none_or(|read| read.iter().any(|other| other == name))
     }
 
+    /// Whether there are rows that are not to be read, so that nobody knows how many are before they are looked at.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.filter.is_some() || self.computed.as_ref().is_some_and(|computed| computed.leaves_out)
+    }
+
     /// The columns at the top that are looked at: those that are selected or needed, and those that the condition may mean; `None`: all.
     fn read(&self) -> Option<Vec<String>> {
-        let mut read = match (&self.select, &self.needed) {
-            (Some(select), _) => select.clone(),
-            (None, Some(_)) => Vec::new(),
-            (None, None) => return None,
+        let mut read = match (&self.computed, &self.select, &self.needed) {
+            (Some(computed), ..) => computed.reads.clone(),
+            (None, Some(select), _) => select.clone(),
+            (None, None, Some(_)) => Vec::new(),
+            (None, None, None) => return None,
         };
-        let needed = self.needed.iter().filter(|_| self.select.is_none()).flatten().map(String::as_str);
+        let is_needed = self.computed.is_none() && self.select.is_none();
+        let needed = self.needed.iter().filter(|_| is_needed).flatten().map(String::as_str);
         for path in self.filter.iter().flat_map(|filter| filter.columns()).chain(needed) {
             let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
             read.extend(ends.map(|end| path[..end].to_owned()));
@@ -162,11 +173,13 @@ impl ReadOptions {
         TextOptions { dialect: None, json, types, are_all }
     }
 
-    /// The schema of the selected columns of a table that has all of these.
+    /// The schema of the selected columns of a table whose files have all of these.
     ///
     /// # Errors
-    /// [`TableError::NoColumn`]; [`TableError::SelectedTwice`]; [`TableError::KeyNotSelected`]: a column of the key is there and not selected.
+    /// [`TableError::NoComputation`]; [`TableError::NoColumn`]; [`TableError::SelectedTwice`]; [`TableError::KeyNotSelected`]: a column of the key is there and not selected.
     pub fn selected(&self, table: &Schema, key: &[KeyColumn]) -> Result<Schema, TableError> {
+        let computed = self.computed.as_ref().map(|computed| computed.schema(table)).transpose()?;
+        let table = computed.as_deref().unwrap_or(table);
         let Some(select) = &self.select else { return self.needed(table) };
         let mut columns = Vec::with_capacity(select.len());
         for name in select {
@@ -277,6 +290,11 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
+    /// As of [`ReadOptions::leaves_out`].
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.options.leaves_out()
+    }
+
     /// The columns that folders are.
     ///
     /// # Errors

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
+use super::computed::Computing;
 use super::{Condition, Opener, Reading, pages};
 use crate::TableError;
 use crate::sources::text::TextState;
@@ -23,6 +24,7 @@ pub(crate) struct TableReader {
     /// Of the columns that are read, as the table has them.
     columns: SchemaRef,
     condition: Option<Arc<Condition>>,
+    computing: Option<Arc<Computing>>,
     budget: Arc<dyn MemoryBudget>,
 }
 
@@ -34,17 +36,19 @@ impl TableReader {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, TableError> {
         let condition = reading.condition()?.map(Arc::new);
+        let computing = Computing::of(reading)?.map(Arc::new);
         let (opener, columns) = (reading.options.opener(), columns.clone());
-        Ok(Self { opener, columns, condition, budget: budget.clone() })
+        Ok(Self { opener, columns, condition, computing, budget: budget.clone() })
     }
 
     /// Opens one.
     pub(crate) fn open(&self, file: InputFile, format: InputFormat) -> Result<TableFile, SourceError> {
         let source = self.opener.open(file, format, &self.budget)?;
         let looked_at = self.condition.as_ref().map(|condition| &condition.schema);
+        let of_files = self.computing.as_ref().map_or(&self.columns, |computing| &computing.columns);
         let (mut read, mut given, mut of_condition) = (Vec::new(), Vec::new(), Vec::new());
         for (number, field) in source.schema().fields().iter().enumerate() {
-            let is_given = self.columns.column_with_name(field.name()).is_some();
+            let is_given = of_files.column_with_name(field.name()).is_some();
             let is_looked_at = looked_at.is_some_and(|schema| schema.column_with_name(field.name()).is_some());
             if is_given {
                 given.push(read.len());
@@ -61,10 +65,24 @@ impl TableReader {
             folders.iter().filter(|(field, _)| schema.column_with_name(field.name()).is_some()).cloned().collect()
         };
         let folders_of_condition = looked_at.map(folders_in).unwrap_or_default();
-        let folders = folders_in(&self.columns);
+        let folders = folders_in(of_files);
+        let computing = self.computing.clone().map(|computing| (computing, self.columns.clone()));
         let (condition, budget) = (self.condition.clone(), self.budget.clone());
+        let leaves_out = self.opener.leaves_out();
         let rows_of = source.splits()?.iter().map(|split| split.rows).collect();
-        Ok(TableFile { source, read, given, of_condition, folders, folders_of_condition, condition, rows_of, budget })
+        Ok(TableFile {
+            source,
+            read,
+            given,
+            of_condition,
+            folders,
+            folders_of_condition,
+            condition,
+            computing,
+            leaves_out,
+            rows_of,
+            budget,
+        })
     }
 }
 
@@ -79,6 +97,10 @@ pub(crate) struct TableFile {
     folders: FolderColumns,
     folders_of_condition: FolderColumns,
     condition: Option<Arc<Condition>>,
+    /// What computes others of the columns that the file has, and which of these are given.
+    computing: Option<(Arc<Computing>, SchemaRef)>,
+    /// Whether rows are left out of those that are decoded.
+    leaves_out: bool,
     /// How many rows each split has, where the file says so.
     rows_of: Vec<Option<u64>>,
     budget: Arc<dyn MemoryBudget>,
@@ -102,7 +124,7 @@ impl TableFile {
 
     /// Whether rows that are not wanted are passed over: of other formats, and where a condition decides which rows there are, they are read.
     pub(crate) fn passes_over(&self) -> bool {
-        self.condition.is_none() && matches!(self.source, Source::Parquet(_))
+        !self.leaves_out && matches!(self.source, Source::Parquet(_))
     }
 
     /// The rows of a split that are to be read, in the order of the file: of these, from 0, those of the numbers in `within`.
@@ -116,9 +138,7 @@ impl TableFile {
             _ => self.source.read(split, state, Some(&self.read), &self.budget)?,
         };
         // Rows are counted from the first that is read on.
-        let at = ranges
-            .filter(|_| self.condition.is_none())
-            .map_or(0, |ranges| ranges.first().map_or(0, |range| range.start));
+        let at = ranges.filter(|_| !self.leaves_out).map_or(0, |ranges| ranges.first().map_or(0, |range| range.start));
         // Of a split that is read to its end it is seen that it has no more rows than it says.
         let is_to_the_end = self.rows_of[split].is_some_and(|rows| within.end >= rows);
         let within = within.start..if is_to_the_end { u64::MAX } else { within.end };
@@ -131,6 +151,9 @@ impl TableFile {
         let (Source::Parquet(file), Some(rows)) = (&self.source, self.rows_of[split]) else { return Ok(None) };
         if let Some(condition) = &self.condition {
             return pages::ranges(file, (split, rows), (condition, &self.folders_of_condition), &self.budget);
+        }
+        if self.leaves_out {
+            return Ok(None);
         }
         let wanted = within.start.min(rows)..within.end.min(rows);
         Ok((wanted != (0..rows)).then(|| Some(wanted).filter(|wanted| !wanted.is_empty()).into_iter().collect()))
@@ -182,6 +205,28 @@ impl InSplit {
     }
 }
 
+impl InSplit {
+    /// Where those of the rows are that are kept.
+    fn among(self, kept: BooleanBuffer) -> Self {
+        let kept = match self.kept {
+            None => kept,
+            Some(before) => {
+                let mut still = before.set_indices().zip(kept.iter()).filter(|(_, is_kept)| *is_kept).peekable();
+                BooleanBuffer::collect_bool(before.len(), |row| still.next_if(|(next, _)| *next == row).is_some())
+            }
+        };
+        Self { kept: Some(kept), ..self }
+    }
+}
+
+/// Which of the values are true, null being none.
+fn truths(values: &BooleanArray) -> BooleanBuffer {
+    match values.nulls() {
+        None => values.values().clone(),
+        Some(nulls) => values.values() & nulls.inner(),
+    }
+}
+
 impl ReadRows {
     fn whole(batch: RecordBatch, source: SourceBatch, state: Option<TextState>) -> Self {
         let place = InSplit { state, first: source.first_row, kept: None, passed: 0 };
@@ -199,9 +244,9 @@ impl ReadRows {
         of_source + self.memory.as_ref().map_or(0, Reservation::bytes)
     }
 
-    fn none(schema: SchemaRef, split: usize) -> Self {
+    fn none(batch: RecordBatch, split: usize) -> Self {
         let place = InSplit { state: None, first: 0, kept: None, passed: 0 };
-        Self { batch: RecordBatch::new_empty(schema), split, first_row: 0, place, source: None, memory: None }
+        Self { batch, split, first_row: 0, place, source: None, memory: None }
     }
 
     /// The first of them, as many at most, and whether there are more.
@@ -241,7 +286,9 @@ impl TableRows<'_> {
                 let batch = rows.batch.slice(passed, (to - from) as usize);
                 ReadRows { batch, first_row: from, place: InSplit { passed, ..rows.place }, ..rows }
             }
-            false => ReadRows { first_row: first, ..ReadRows::none(rows.batch.schema(), rows.split) },
+            false => {
+                ReadRows { first_row: first, ..ReadRows::none(RecordBatch::new_empty(rows.batch.schema()), rows.split) }
+            }
         }
     }
 }
@@ -265,7 +312,53 @@ impl TableFile {
         let rows = self.kept_of_file(source, state)?;
         let failed =
             |error: ArrowError| SourceError::Table { file: self.source.file().name().clone(), error: error.into() };
-        Ok(ReadRows { batch: with_folders(rows.batch, &self.folders).map_err(failed)?, ..rows })
+        let rows = ReadRows { batch: with_folders(rows.batch, &self.folders).map_err(failed)?, ..rows };
+        match &self.computing {
+            None => Ok(rows),
+            Some((computing, given)) => self.computed(rows, computing, given),
+        }
+    }
+
+    /// What is computed of rows, of which those are left out that are not to be read.
+    fn computed(&self, rows: ReadRows, computing: &Computing, given: &SchemaRef) -> Result<ReadRows, SourceError> {
+        let of_given = |batch: RecordBatch| {
+            let named = |field: &Arc<Field>| batch.schema_ref().index_of(field.name());
+            let columns = given.fields().iter().map(named).collect::<Result<Vec<_>, _>>()?;
+            batch.project(&columns)
+        };
+        let of_rows = |rows: &ReadRows, error: TableError| rows.error_in(&self.source, error, &self.budget);
+        let read = computing.read(&rows.batch).map_err(|error| of_rows(&rows, error))?;
+        let kept = match rows.batch.num_rows() {
+            0 => None,
+            _ => computing.kept(&read).map_err(|error| of_rows(&rows, error))?,
+        };
+        let rows = ReadRows { batch: read, ..rows };
+        let rows = match kept {
+            Some(kept) if kept.true_count() < kept.len() => self.filtered(rows, &kept)?,
+            _ => rows,
+        };
+        let arrow = |rows: &ReadRows, error: ArrowError| of_rows(rows, error.into());
+        if rows.batch.num_rows() == 0 {
+            let none = of_given(computing.none()).map_err(|error| arrow(&rows, error))?;
+            return Ok(ReadRows::none(none, rows.split));
+        }
+        if given.fields().is_empty() {
+            let batch = rows.batch.project(&[]).map_err(|error| arrow(&rows, error))?;
+            return Ok(ReadRows { batch, ..rows });
+        }
+        let batch = computing.compute(&rows.batch).map_err(|error| of_rows(&rows, error))?;
+        let batch = of_given(batch).map_err(|error| arrow(&rows, error))?;
+        let mut rows = rows;
+        let mut memory = rows.memory.take().unwrap_or_else(|| Reservation::none(&self.budget));
+        let bytes = memory.bytes() + value_bytes(&batch, 0..batch.num_rows());
+        let (file, place) = (self.source.file().name().clone(), Place::Group(rows.split, None));
+        memory.resize(bytes).map_err(|denied| SourceError::Memory {
+            file,
+            place,
+            what: "columns that are computed",
+            denied,
+        })?;
+        Ok(ReadRows { batch, memory: Some(memory), ..rows })
     }
 
     fn kept_of_file(&self, source: SourceBatch, state: Option<TextState>) -> Result<ReadRows, SourceError> {
@@ -279,23 +372,19 @@ impl TableFile {
         let looked_at = looked_at.and_then(|batch| with_folders(batch, &self.folders_of_condition));
         let kept = looked_at.map_err(TableError::from).and_then(|batch| condition.kept(&batch)).map_err(failed)?;
         match kept.true_count() {
-            0 => Ok(ReadRows::none(given.schema(), source.split)),
+            0 => Ok(ReadRows::none(RecordBatch::new_empty(given.schema()), source.split)),
             all if all == source.batch.num_rows() => Ok(ReadRows::whole(given, source, state)),
-            _ => self.filtered((source, state), given, &kept),
+            _ => self.filtered(ReadRows::whole(given, source, state), &kept),
         }
     }
 
-    /// Those rows of a batch, of these columns.
-    fn filtered(
-        &self,
-        (source, state): (SourceBatch, Option<TextState>),
-        given: RecordBatch,
-        kept: &BooleanArray,
-    ) -> Result<ReadRows, SourceError> {
+    /// Those of some rows that are kept.
+    fn filtered(&self, all: ReadRows, kept: &BooleanArray) -> Result<ReadRows, SourceError> {
+        let ReadRows { batch: given, split, place, source, memory: before, .. } = all;
         let file = || self.source.file().name().clone();
         let (rows, count) = (given.num_rows(), kept.true_count());
         let denied = |denied| {
-            let (place, what) = (Place::Group(source.split, None), "rows that meet the condition");
+            let (place, what) = (Place::Group(split, None), "rows that meet the condition");
             SourceError::Memory { file: file(), place, what, denied }
         };
         let failed = |error: ArrowError| SourceError::Table { file: file(), error: error.into() };
@@ -308,10 +397,9 @@ impl TableFile {
         let few = if is_copied { compacted(&few).map_err(failed)? } else { few };
         memory.resize(of_rows(&few) + kept.values().inner().len() as u64).map_err(denied)?;
         // Before the memory that it has is given back.
-        drop(given);
-        let (split, first) = (source.split, source.first_row);
-        let place = InSplit { state, first, kept: Some(kept.values().clone()), passed: 0 };
-        let source = (!is_copied).then_some(source);
+        drop((given, before));
+        let place = place.among(truths(kept));
+        let source = source.filter(|_| !is_copied);
         Ok(ReadRows { batch: few, split, first_row: 0, place, source, memory: Some(memory) })
     }
 }

@@ -431,7 +431,7 @@ impl Case {
                 node.run(job, "table.repartition", None, program).await.0
             }
             Verb::Convert => {
-                let params = ConvertTable { table };
+                let params = ConvertTable { table, rows: None };
                 node.run(job, "table.convert", None, async move |futures| convert(futures, params).await).await.0
             }
         };

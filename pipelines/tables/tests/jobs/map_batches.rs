@@ -228,7 +228,7 @@ async fn a_batch_becomes_more_rows_than_any_batch_has_and_is_read_back() {
 #[tokio::test]
 async fn files_of_arrow_are_mapped_as_others_are() {
     let table = Table::new(20_000);
-    let mut arrow = ConvertTable { table: table.rewrite("arrow", FileSize::Count(2)) };
+    let mut arrow = ConvertTable { table: table.rewrite("arrow", FileSize::Count(2)), rows: None };
     (arrow.table.writing.format, arrow.table.writing.group_rows) = (Some(OutputFormat::Arrow), None);
     let program = async move |futures| convert(futures, arrow).await;
     table.run((2, 128 * MIB), "table.convert", program).await.unwrap();

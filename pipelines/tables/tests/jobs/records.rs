@@ -88,11 +88,11 @@ async fn records_become_other_formats_and_records_again() {
     let table = written();
     for format in [OutputFormat::Parquet, OutputFormat::Arrow, OutputFormat::Records] {
         let there = format!("as-{format}");
-        let mut params = ConvertTable { table: rewrite(&table, &there, 3) };
+        let mut params = ConvertTable { table: rewrite(&table, &there, 3), rows: None };
         params.table.writing.format = Some(format);
         let program = async move |futures| convert(futures, params).await;
         let first = table.run(NODE, "table.convert", program).await.unwrap();
-        let mut params = ConvertTable { table: rewrite(&table, &format!("back-{format}"), 2) };
+        let mut params = ConvertTable { table: rewrite(&table, &format!("back-{format}"), 2), rows: None };
         params.table.inputs = vec![table.path(&there)];
         params.table.writing.format = Some(OutputFormat::Records);
         let program = async move |futures| convert(futures, params).await;
@@ -107,7 +107,7 @@ async fn records_become_other_formats_and_records_again() {
 async fn what_is_not_all_records_or_cannot_be_is_refused() {
     let table = written();
     let refused = async |table: &Table, format, select: Option<&str>| {
-        let mut params = ConvertTable { table: rewrite(table, "out", 1) };
+        let mut params = ConvertTable { table: rewrite(table, "out", 1), rows: None };
         params.table.writing.format = Some(format);
         params.table.reading.select = select.map(|select| vec![select.to_owned()]);
         let program = async move |futures| convert(futures, params).await;

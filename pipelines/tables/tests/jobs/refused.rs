@@ -90,10 +90,10 @@ async fn a_null_where_records_have_none_is_told_by_its_file_and_row_whatever_the
         assert!(error.contains("--where 'not value is null'") && error.contains("another --format"), "{error}");
         assert!(!table.path("out").exists(), "{error}");
     };
-    let params = ConvertTable { table: to_records(&table) };
+    let params = ConvertTable { table: to_records(&table), rows: None };
     let program = async move |futures| convert(futures, params).await;
     told(table.run(node, "table.convert", program).await.unwrap_err().to_string());
-    let mut params = ConvertTable { table: to_records(&table) };
+    let mut params = ConvertTable { table: to_records(&table), rows: None };
     params.table.writing.file_size = FileSize::Rows(1_500);
     let program = async move |futures| convert(futures, params).await;
     told(table.run(node, "table.convert", program).await.unwrap_err().to_string());
@@ -152,7 +152,7 @@ async fn a_row_behind_a_condition_is_told_by_its_place_in_the_file() {
     let filtered = |filter: &str| {
         let mut rewrite = to_records(&table);
         rewrite.reading.filter = Some(filter.parse::<Expression>().unwrap());
-        ConvertTable { table: rewrite }
+        ConvertTable { table: rewrite, rows: None }
     };
     let text = "value >= '\0\0\u{8}' or value is null";
     let params = filtered(text);
@@ -193,7 +193,7 @@ async fn a_row_that_is_too_large_is_told_by_its_file_and_place() {
     let what = "in/a.arrow, row group 0, row 3: the row takes more than can be gathered; a row may take 2147483647 bytes, however much memory there is: make its";
     let error = table.sort((1, 128 * MIB), sort()).await.unwrap_err().to_string();
     assert!(error.contains(what), "{error}");
-    let params = ConvertTable { table: table.rewrite("out", FileSize::Count(1)) };
+    let params = ConvertTable { table: table.rewrite("out", FileSize::Count(1)), rows: None };
     let program = async move |futures| convert(futures, params).await;
     let error = table.run((1, 128 * MIB), "table.convert", program).await.unwrap_err().to_string();
     assert!(error.contains(what), "{error}");
@@ -221,7 +221,7 @@ async fn a_row_beyond_its_share_of_memory_is_told_with_the_memory_that_is_enough
     let (node, mib) = ((1, 256 * MIB), 1 << 20);
     let sort = || SortTable { table: table.rewrite("out", FileSize::Count(1)), key: vec![KeyColumn::rising("number")] };
     let convert_by = async |file_size| {
-        let params = ConvertTable { table: table.rewrite("out", file_size) };
+        let params = ConvertTable { table: table.rewrite("out", file_size), rows: None };
         table.run(node, "table.convert", async move |futures| convert(futures, params).await).await
     };
     let told = |error: String, place: &str| {

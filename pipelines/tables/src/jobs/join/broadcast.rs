@@ -204,6 +204,6 @@ pub(super) async fn run(
     let input_bytes = table.input_bytes();
     let large = if small_side == Side::Right { params.table } else { right };
     drop(described);
-    let written = rewritten(futures.clone(), name, large, Some(function)).await?;
+    let written = rewritten(futures.clone(), name, (large, None), Some(function)).await?;
     Ok(Rewritten { input_bytes: written.input_bytes + input_bytes, rows_read: written.rows_read + read, ..written })
 }

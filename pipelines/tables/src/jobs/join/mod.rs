@@ -67,7 +67,7 @@ pub struct JoinTables {
 /// As of [`sort`](super::sort::sort), of either table; keys of types that do not fit each other; columns of both with one name.
 #[program(name = "table.join", version = 1, give_back = super::give_back, paths = super::paths)]
 pub async fn join(futures: Futures, params: JoinTables) -> Result<Rewritten, JobError> {
-    program::run(futures, JoinTables::NAME, params).await
+    Box::pin(program::run(futures, JoinTables::NAME, params)).await
 }
 
 /// What a join would do.

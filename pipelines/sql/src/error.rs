@@ -1,0 +1,124 @@
+//! What is wrong with a query, and where in its text.
+
+use std::fmt;
+
+use datafusion_common::error::SchemaError;
+use datafusion_common::{DataFusionError, Span};
+use exobus_tables::hint::{did_you_mean, nearest};
+
+use crate::rows::NoScalar;
+
+/// Where in a text something is, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: u64,
+    /// The column.
+    pub column: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// What is wrong with a query.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{what}", position.map(|position| format!("{position}: ")).unwrap_or_default())]
+pub struct SqlError {
+    /// Where in the text, where that is known.
+    pub position: Option<Position>,
+    /// What, and what to do about it.
+    pub what: String,
+}
+
+impl SqlError {
+    /// Something that has no place in the text.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { position: None, what: what.into() }
+    }
+
+    /// What there is nothing for here.
+    pub(crate) fn refused(what: impl fmt::Display) -> Self {
+        Self::new(format!("{what} has no operator here"))
+    }
+
+    /// The same at a place of the text.
+    #[must_use]
+    pub fn at(self, line: u64, column: u64) -> Self {
+        // A place that nobody knows is said as line 0.
+        let position = (line > 0).then_some(Position { line, column });
+        Self { position: self.position.or(position), ..self }
+    }
+
+    fn at_span(self, span: Option<Span>) -> Self {
+        span.map_or(self.clone(), |span| self.at(span.start.line, span.start.column))
+    }
+}
+
+impl From<NoScalar> for SqlError {
+    fn from(error: NoScalar) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// The words before a place in what the parser says.
+const AT_LINE: &str = " at Line: ";
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+        match error.find_root() {
+            DataFusionError::SchemaError(schema, _) => match schema.as_ref() {
+                SchemaError::FieldNotFound { field, valid_fields } => {
+                    let names: Vec<&str> = valid_fields.iter().map(|column| column.name.as_str()).collect();
+                    let hint = nearest(&field.name, &names).map(|name| format!("; {}", did_you_mean(name)));
+                    let span = span.or(field.spans().first());
+                    Self::new(format!("no column {}{}", field.name, hint.unwrap_or_default())).at_span(span)
+                }
+                other => Self::new(other.to_string()).at_span(span),
+            },
+            DataFusionError::SQL(parsed, _) => Self::parsed(&parsed.to_string()),
+            root => Self::new(plainly(&root.strip_backtrace())).at_span(span),
+        }
+    }
+}
+
+impl SqlError {
+    /// Of what the parser says.
+    pub(crate) fn parsed(text: &str) -> Self {
+        let text = text.strip_prefix("sql parser error: ").unwrap_or(text);
+        let placed = text.rsplit_once(AT_LINE).and_then(|(what, place)| {
+            let (line, column) = place.split_once(", Column: ")?;
+            Some(Self::new(what).at(line.parse().ok()?, column.trim().parse().ok()?))
+        });
+        placed.unwrap_or_else(|| Self::new(text))
+    }
+}
+
+/// Without the words by which the planner calls kinds of its errors.
+fn plainly(text: &str) -> String {
+    let kinds = ["Error during planning: ", "This feature is not implemented: ", "SQL error: ", "Schema error: "];
+    let text = kinds.iter().fold(text, |text, kind| text.strip_prefix(kind).unwrap_or(text));
+    let mut letters = text.chars();
+    match letters.next() {
+        // A sentence behind a place begins small, unless its first word is a name.
+        Some(first) if text.chars().nth(1).is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_parser_says_has_its_place_before_it() {
+        let error = SqlError::parsed("sql parser error: Expected: an expression, found: FROM at Line: 2, Column: 14");
+        assert_eq!(error.to_string(), "line 2, column 14: Expected: an expression, found: FROM");
+        assert_eq!(SqlError::parsed("something").to_string(), "something");
+    }
+}

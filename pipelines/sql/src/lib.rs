@@ -1,0 +1,51 @@
+//! SQL over files: `SELECT .. FROM 'pages/*.parquet' WHERE .. GROUP BY .. ORDER BY ..`.
+//!
+//! DataFusion parses, binds and optimises a query ([`text`], [`logical`]) and works out expressions ([`rows`]); what brings rows together are the operators of [`exobus_tables`]. A query becomes a [`Plan`] of these
+//! ([`lower`]), once, when its job begins, and a program does one after the other ([`program`]). What there is no operator for is refused, and nothing is approximated that is not asked to be.
+//!
+//! - [`text`]: the text as a tree, and which tables it names;
+//! - [`catalog`]: these tables, and all functions;
+//! - [`logical`]: the query as DataFusion has it;
+//! - [`lower`], [`conditions`]: the same as operators that there are, and as conditions that tables have;
+//! - [`plan`]: these operators;
+//! - [`rows`]: what becomes of rows one by one: the language of [`exobus_tables::reading::Computed`];
+//! - [`program`], [`answer`]: what does it, and what it answers;
+//! - [`kinds`]: how people ask.
+
+mod answer;
+mod average;
+mod catalog;
+mod conditions;
+mod error;
+pub mod kinds;
+mod logical;
+mod lower;
+pub mod plan;
+pub mod program;
+pub mod rows;
+pub mod text;
+
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+
+pub use self::catalog::Catalog;
+pub use self::error::{Position, SqlError};
+use self::plan::Plan;
+use self::text::Parsed;
+
+/// Plans a query over these tables. `now`: when it was asked, in microseconds since 1970.
+///
+/// # Errors
+/// What is wrong with it, or for what of it there is no operator.
+pub fn plan(parsed: Parsed, catalog: &Catalog, now: i64) -> Result<Plan, SqlError> {
+    lower::lower(&logical::logical(parsed, catalog, now)?, catalog)
+}
+
+impl<N: Into<String>> FromIterator<(N, Schema)> for Catalog {
+    fn from_iter<I: IntoIterator<Item = (N, Schema)>>(tables: I) -> Self {
+        let mut catalog = Self::default();
+        tables.into_iter().for_each(|(name, schema)| catalog.add(name, Arc::new(schema)));
+        catalog
+    }
+}

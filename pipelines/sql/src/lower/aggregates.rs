@@ -1,0 +1,185 @@
+//! Groups.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Schema};
+use datafusion_common::{Column, ScalarValue};
+use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams};
+use datafusion_expr::{Expr, cast, lit, logical_plan, when};
+use exobus_tables::aggregates::{Aggregate, Function};
+
+use super::projected::Projected;
+use super::relation::Relation;
+use super::{Draft, Group, Input, Lowering};
+use crate::SqlError;
+use crate::plan::Origin;
+use crate::rows::{viewed, viewed_type};
+
+impl Lowering<'_> {
+    pub(super) fn aggregate(&mut self, aggregate: &logical_plan::Aggregate) -> Result<Relation, SqlError> {
+        let relation = self.relation(&aggregate.input)?;
+        let relation = self.whole(relation);
+        let in_schema = aggregate.input.schema();
+        let mut columns = Projected::default();
+        let (mut by, mut outputs) = (Vec::<String>::new(), Vec::new());
+        for expr in &aggregate.group_expr {
+            if let Expr::GroupingSet(_) = expr {
+                return Err(SqlError::refused(
+                    "ROLLUP, CUBE and GROUPING SETS: a query for each, with UNION ALL between them, does the same; each",
+                ));
+            }
+            let name = columns.add(&relation.over(expr, in_schema)?, "g");
+            if !by.contains(&name) {
+                by.push(name.clone());
+            }
+            outputs.push(column(&name));
+        }
+        let mut aggregates = Vec::<Aggregate>::new();
+        for expr in &aggregate.aggr_expr {
+            let (function, argument) = function(expr)?;
+            let argument = argument.map(|argument| relation.over(&argument, in_schema)).transpose()?;
+            let argument = argument.map(|argument| columns.add(&argument, "a"));
+            aggregates.push(Aggregate::new(function, argument));
+        }
+        let mut number = 0;
+        for aggregate in &mut aggregates {
+            let call = aggregate.name.clone();
+            while aggregate.name == call || columns.is_taken(&aggregate.name) {
+                number += 1;
+                aggregate.name = format!("{call} {number}");
+            }
+            outputs.push(column(&aggregate.name));
+        }
+        let read = columns.schema(&relation.schema)?;
+        let mut fields: Vec<_> = by.iter().filter_map(|name| read.field_with_name(name).ok().cloned()).collect();
+        for aggregate in &aggregates {
+            let bound = aggregate.bind(&read).map_err(|error| SqlError::new(error.to_string()))?;
+            fields.push(bound.output_field().with_nullable(true));
+        }
+        let schema = Arc::new(viewed(&Schema::new(fields)));
+        for (output, field) in outputs.iter_mut().zip(aggregate.schema.fields()) {
+            let Expr::Column(Column { name, .. }) = &*output else { continue };
+            let (known, expected) = (schema.field_with_name(name).map(|known| known.data_type()), field.data_type());
+            if known.is_ok_and(|known| *known != viewed_type(expected)) {
+                *output = cast(output.clone(), expected.clone());
+            }
+        }
+        let Relation { origin, schema: read, keep, .. } = relation;
+        let input = Input { origin, schema: read, keep, columns, selects: true };
+        self.drafts.push(Draft::Group(Group { input, by, aggregates, having: None, top: None }));
+        let origin = Origin::Steps(vec![self.drafts.len() - 1]);
+        Ok(Relation { columns: outputs, ..Relation::of(origin, &schema, []) })
+    }
+}
+
+fn column(name: &str) -> Expr {
+    Expr::Column(Column::new_unqualified(name))
+}
+
+/// What is asked of the values of a group, and of which; `None`: of rows.
+fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
+    let AggregateFunction { func, params } = match expr {
+        Expr::Alias(alias) => return function(&alias.expr),
+        Expr::AggregateFunction(function) => function,
+        other => return Err(SqlError::refused(other)),
+    };
+    let AggregateFunctionParams { args, distinct, filter, order_by, .. } = params;
+    let name = func.name();
+    let refused = |why: &str| Err(SqlError::new(format!("{expr}: {why}")));
+    if !order_by.is_empty() {
+        return refused(
+            "values of a group come in no order; row_number() OVER (PARTITION BY .. ORDER BY ..) = 1 leaves the first row of each",
+        );
+    }
+    let mut args = args.iter();
+    let (argument, part) = (args.next().cloned(), args.next());
+    let part = match part {
+        Some(Expr::Literal(value, _)) => value.cast_to(&DataType::Float64).ok(),
+        _ => None,
+    };
+    let is_of_rows = matches!(&argument, Some(Expr::Literal(value, _)) if !value.is_null());
+    let function = match (name, distinct) {
+        ("count", false) if is_of_rows => {
+            let of_rows = match filter {
+                None => None,
+                Some(filter) => Some(when((**filter).clone(), lit(1_i32)).end()?),
+            };
+            return Ok((Function::Count, of_rows));
+        }
+        ("count", false) => Function::Count,
+        ("count", true) => Function::CountDistinct,
+        ("min" | "bool_and", _) => Function::Min,
+        ("max" | "bool_or", _) => Function::Max,
+        (_, true) => return refused("of different values alone only how many they are is said, count(DISTINCT ..)"),
+        ("sum", _) => Function::Sum,
+        ("avg", _) => Function::Avg,
+        ("var" | "var_sample" | "var_samp", _) => Function::Variance,
+        ("var_pop" | "var_population", _) => Function::VariancePopulation,
+        ("stddev" | "stddev_samp", _) => Function::Stddev,
+        ("stddev_pop", _) => Function::StddevPopulation,
+        ("median", _) => Function::QuantileCont(0.5),
+        ("percentile_cont" | "quantile_cont", _) => match part {
+            Some(ScalarValue::Float64(Some(part))) if (0.0..=1.0).contains(&part) => Function::QuantileCont(part),
+            _ => return refused("the part is a number from 0 to 1"),
+        },
+        ("first_value", _) => Function::First,
+        ("last_value", _) => Function::Last,
+        _ if name.starts_with("approx_") => {
+            return refused(
+                "nothing is approximated that does not say how well: median, count(DISTINCT ..) and percentile_cont are exact",
+            );
+        }
+        _ => return refused("there is no operator for it here"),
+    };
+    let argument = match (argument, filter) {
+        (Some(argument), Some(filter)) => Some(when((**filter).clone(), argument).end()?),
+        (argument, _) => argument,
+    };
+    Ok((function, argument))
+}
+
+impl Group {
+    /// Calls columns by these names which are those of a relation over what is written, each once.
+    pub(super) fn rename(&mut self, relation: &mut Relation, names: &[String]) {
+        let mut fields: Vec<_> = relation.schema.fields().iter().map(|field| field.as_ref().clone()).collect();
+        for (at, to) in names.iter().enumerate() {
+            let Expr::Column(Column { name: from, .. }) = relation.columns[at].clone() else { continue };
+            let is_once = relation
+                .columns
+                .iter()
+                .filter(|other| other.column_refs().iter().any(|column| column.name == from))
+                .count()
+                == 1;
+            let is_free =
+                fields.iter().all(|field| *field.name() == from || field.name().to_lowercase() != to.to_lowercase());
+            // A column that is read and is none of these would have the same name there.
+            let is_free = is_free
+                && self.input.columns.names().all(|name| name == from || name.to_lowercase() != to.to_lowercase());
+            if from == *to || !is_once || !is_free {
+                continue;
+            }
+            let is_looked_at = self.aggregates.iter().any(|aggregate| aggregate.column.as_ref() == Some(&from));
+            match self.aggregates.iter_mut().find(|aggregate| aggregate.name == from) {
+                Some(aggregate) => aggregate.name.clone_from(to),
+                // What an aggregate looks at, too, keeps its name.
+                None if is_looked_at => continue,
+                None => {
+                    self.input.columns.rename(&from, to);
+                    self.by.iter_mut().filter(|name| **name == from).for_each(|name| name.clone_from(to));
+                }
+            }
+            if let Some(top) = &mut self.top {
+                let per = top.per.iter_mut();
+                per.chain(top.order_by.iter_mut().map(|key| &mut key.column))
+                    .filter(|name| **name == from)
+                    .for_each(|name| name.clone_from(to));
+            }
+            fields
+                .iter_mut()
+                .filter(|field| *field.name() == from)
+                .for_each(|field| *field = field.clone().with_name(to));
+            relation.columns[at] = column(to);
+        }
+        relation.schema = Arc::new(Schema::new(fields));
+    }
+}

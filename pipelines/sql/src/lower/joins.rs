@@ -1,0 +1,128 @@
+//! Joins.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema};
+use datafusion_common::{Column, JoinType, NullEquality};
+use datafusion_expr::{Expr, lit, logical_plan};
+use exobus_tables::jobs::join::{JoinKind, JoinQuery, Pair};
+
+use super::projected::Projected;
+use super::relation::Relation;
+use super::{Draft, Input, Lowering};
+use crate::SqlError;
+use crate::plan::Origin;
+
+impl Lowering<'_> {
+    pub(super) fn join(&mut self, join: &logical_plan::Join) -> Result<Relation, SqlError> {
+        let (kind, is_turned) = match join.join_type {
+            JoinType::Inner => (JoinKind::Inner, false),
+            JoinType::Left => (JoinKind::Left, false),
+            JoinType::Right => (JoinKind::Right, false),
+            JoinType::Full => (JoinKind::Full, false),
+            JoinType::LeftSemi => (JoinKind::Semi, false),
+            JoinType::LeftAnti => (JoinKind::Anti, false),
+            JoinType::RightSemi => (JoinKind::Semi, true),
+            JoinType::RightAnti => (JoinKind::Anti, true),
+            JoinType::LeftMark | JoinType::RightMark => {
+                return Err(SqlError::refused("EXISTS, or IN with a subquery, below OR or in what is selected,"));
+            }
+        };
+        if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
+            return Err(SqlError::refused("a join in which null is null (IS NOT DISTINCT FROM, INTERSECT, EXCEPT)"));
+        }
+        if join.null_aware {
+            return Err(SqlError::new(
+                "NOT IN with a subquery has no operator here: it is true of no row as soon as the subquery has a null; NOT EXISTS (SELECT .. WHERE ..) says what is meant",
+            ));
+        }
+        let is_inner = kind == JoinKind::Inner;
+        if join.filter.is_some() && !is_inner {
+            let what = format!("a join of kind {kind} with a condition of both tables beside what is equal");
+            return Err(SqlError::refused(what));
+        }
+        let left = self.relation(&join.left)?;
+        let right = self.relation(&join.right)?;
+        let (left, right) = (self.whole(left), self.whole(right));
+        let over = |(of_left, of_right): &(Expr, Expr)| {
+            Ok((left.over(of_left, join.left.schema())?, right.over(of_right, join.right.schema())?))
+        };
+        let mut on = join.on.iter().map(over).collect::<Result<Vec<_>, SqlError>>()?;
+        if on.is_empty() {
+            // Each row with each: all have one key.
+            on.push((lit(1_i32), lit(1_i32)));
+        }
+        let mut relation = match is_turned {
+            false => self.joined(kind, left, right, on)?,
+            true => self.joined(kind, right, left, on.into_iter().map(|(left, right)| (right, left)).collect())?,
+        };
+        if let Some(filter) = &join.filter {
+            relation.keep(relation.over(filter, &join.schema)?);
+        }
+        Ok(relation)
+    }
+
+    fn joined(
+        &mut self,
+        kind: JoinKind,
+        left: Relation,
+        right: Relation,
+        on: Vec<(Expr, Expr)>,
+    ) -> Result<Relation, SqlError> {
+        let mut left_columns = Projected::default();
+        // A key is written once, and is that of the other table where a row matches none: a column that is to be null then is another one.
+        let left_stays = !matches!(kind, JoinKind::Right | JoinKind::Full);
+        let mut left_keys = Vec::<String>::new();
+        for (key, _) in &on {
+            let known = left_columns.names().find(|name| left_columns.get(name) == Some(key)).map(str::to_owned);
+            match known {
+                Some(known) if !left_keys.contains(&known) => left_keys.push(known),
+                _ => left_keys.push(left_columns.add_apart(key, "k", left_stays)),
+            }
+        }
+        let of_left: Vec<String> = left
+            .columns
+            .iter()
+            .map(|column| match left_stays {
+                true => left_columns.add(column, "l"),
+                false => left_columns.add_apart(column, "l", true),
+            })
+            .collect();
+        let mut right_columns = Projected::avoiding(&left_columns);
+        let right_keys: Vec<String> = on.iter().map(|(_, key)| right_columns.add_apart(key, "k", true)).collect();
+        let has_pairs = !matches!(kind, JoinKind::Semi | JoinKind::Anti);
+        let right_types = right.types();
+        let key_is_right = matches!(kind, JoinKind::Inner | JoinKind::Right);
+        let of_right = |(column, data_type): (&Expr, DataType)| {
+            let key = on.iter().position(|(_, key)| key == column);
+            match key {
+                // -0.0 and 0.0 are one key, and two values.
+                Some(key) if key_is_right && !data_type.is_floating() => left_keys[key].clone(),
+                _ => right_columns.add_apart(column, "r", true),
+            }
+        };
+        let of_right: Vec<String> = match has_pairs {
+            true => right.columns.iter().zip(right_types).map(of_right).collect(),
+            false => Vec::new(),
+        };
+        let left_schema = left_columns.schema(&left.schema)?;
+        let right_schema = right_columns.schema(&right.schema)?;
+        let others = right_schema.fields().iter().filter(|field| has_pairs && !right_keys.contains(field.name()));
+        let fields = left_schema.fields().iter().chain(others).map(|field| Field::clone(field));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let pairs = left_keys.into_iter().zip(right_keys).map(|(left, right)| Pair { left, right }).collect();
+        let query = JoinQuery { on: pairs, kind, suffix: None };
+        let input = |relation: Relation, columns: Projected| Input {
+            origin: relation.origin,
+            schema: relation.schema,
+            keep: relation.keep,
+            columns,
+            selects: false,
+        };
+        let (left, right) = (input(left, left_columns), input(right, right_columns));
+        self.drafts.push(Draft::Join { left, right, query });
+        let origin = Origin::Steps(vec![self.drafts.len() - 1]);
+        let columns = of_left.iter().chain(&of_right).map(|name| Expr::Column(Column::new_unqualified(name)));
+        Ok(Relation { columns: columns.collect(), ..Relation::of(origin, &schema, []) })
+    }
+}

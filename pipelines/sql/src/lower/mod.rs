@@ -1,0 +1,453 @@
+//! From a plan of DataFusion to operators that there are.
+//!
+//! What is done row by row (projections, filters) is gathered on its way up as expressions over the columns of a table, or of what a step has written ([`Relation`]), and becomes a part of how the next operator reads its
+//! rows. So a query has as many steps as rows have to come together, and a query of one aggregation has one.
+
+mod aggregates;
+mod joins;
+mod projected;
+mod relation;
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion_expr::expr::{self, WindowFunction};
+use datafusion_expr::logical_plan::{FetchType, Filter, Limit, Projection, SkipType, Sort, Window};
+use datafusion_expr::utils::split_conjunction_owned;
+use datafusion_expr::{Expr, LogicalPlan, Operator, SortExpr, WindowFunctionDefinition, lit};
+use exobus_tables::aggregates::Aggregate;
+use exobus_tables::expression::Expression;
+use exobus_tables::jobs::group::{GroupQuery, Top};
+use exobus_tables::jobs::join::JoinQuery;
+use exobus_tables::semantics::{KeyColumn, Nulls};
+
+use self::projected::{Projected, rows};
+use self::relation::Relation;
+use crate::SqlError;
+use crate::catalog::Catalog;
+use crate::conditions;
+use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION};
+
+/// The operators of a plan of DataFusion.
+///
+/// # Errors
+/// There are none for some part of it.
+pub(crate) fn lower(plan: &LogicalPlan, catalog: &Catalog) -> Result<Plan, SqlError> {
+    let mut lowering = Lowering { catalog, drafts: Vec::new() };
+    let relation = lowering.relation(plan)?;
+    lowering.answer(relation, plan)
+}
+
+/// What there is of windows.
+const NO_WINDOW: &str = "a window has no operator here, but for the first rows of parts: row_number() OVER (PARTITION BY .. ORDER BY ..) in QUALIFY, or in the WHERE of what is around it, compared with a number";
+
+/// A step before it is known what its columns are called in the end.
+enum Draft {
+    Group(Group),
+    Join { left: Input, right: Input, query: JoinQuery },
+    Sort { input: Input, key: Vec<KeyColumn> },
+    First { input: Input, key: Vec<KeyColumn>, order_by: Vec<KeyColumn> },
+    Copy { input: Input, slice: Slice },
+}
+
+/// What a step reads.
+struct Input {
+    origin: Origin,
+    schema: SchemaRef,
+    keep: Vec<Expr>,
+    columns: Projected,
+    /// Whether the operator looks at the columns that it wants by itself.
+    selects: bool,
+}
+
+/// Groups.
+struct Group {
+    input: Input,
+    /// Names of the columns that tell groups apart, in the order of what is written.
+    by: Vec<String>,
+    aggregates: Vec<Aggregate>,
+    having: Option<Expression>,
+    top: Option<Top>,
+}
+
+impl Input {
+    fn rows(self) -> Result<Rows, SqlError> {
+        rows(self)
+    }
+}
+
+impl Draft {
+    fn step(self) -> Result<Step, SqlError> {
+        Ok(match self {
+            Self::Group(Group { input, by, aggregates, having, top }) => {
+                Step::Group { rows: input.rows()?, query: GroupQuery { by, aggregates, having, top } }
+            }
+            Self::Join { left, right, query } => Step::Join { left: left.rows()?, right: right.rows()?, query },
+            Self::Sort { input, key } => Step::Sort { rows: input.rows()?, key },
+            Self::First { input, key, order_by } => Step::First { rows: input.rows()?, key, order_by },
+            Self::Copy { input, slice } => Step::Copy { rows: input.rows()?, slice },
+        })
+    }
+}
+
+struct Lowering<'a> {
+    catalog: &'a Catalog,
+    drafts: Vec<Draft>,
+}
+
+impl Lowering<'_> {
+    /// The rows of a plan.
+    fn relation(&mut self, plan: &LogicalPlan) -> Result<Relation, SqlError> {
+        match plan {
+            LogicalPlan::TableScan(scan) => {
+                let name = scan.table_name.table();
+                let table = self.catalog.number(name).ok_or_else(|| SqlError::new(format!("no table {name}")))?;
+                let all = self.catalog.schema(table);
+                let columns = match &scan.projection {
+                    Some(columns) => columns.clone(),
+                    None => (0..all.fields().len()).collect(),
+                };
+                let mut relation = Relation::of(Origin::Table(table), all, columns);
+                for filter in &scan.filters {
+                    relation.keep(relation.over(filter, &scan.projected_schema)?);
+                }
+                Ok(relation)
+            }
+            LogicalPlan::SubqueryAlias(alias) => self.relation(&alias.input),
+            LogicalPlan::Projection(projection) => self.projection(projection),
+            LogicalPlan::Filter(filter) => self.filter(filter),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Sort(sort) => self.sort(sort),
+            LogicalPlan::Limit(limit) => self.limit(limit),
+            LogicalPlan::Union(union) => {
+                let mut steps = Vec::new();
+                let names: Vec<String> = (0..union.schema.fields().len()).map(|at| format!("c{at}")).collect();
+                for input in &union.inputs {
+                    let relation = self.relation(input)?;
+                    steps.push(self.copied(relation, Some(&names)));
+                }
+                let fields = union.schema.fields().iter().zip(&names);
+                let fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name).with_nullable(true));
+                let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+                Ok(Relation::of(Origin::Steps(steps), &schema, 0..names.len()))
+            }
+            LogicalPlan::Window(_) => Err(SqlError::new(NO_WINDOW)),
+            LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
+                Err(SqlError::new("a query reads a table at least: SELECT .. FROM 'FILES'"))
+            }
+            other => {
+                let text = other.display().to_string();
+                Err(SqlError::refused(text.split(':').next().unwrap_or(&text)))
+            }
+        }
+    }
+
+    fn projection(&mut self, projection: &Projection) -> Result<Relation, SqlError> {
+        let relation = self.relation(&projection.input)?;
+        let columns = projection.expr.iter().map(|expr| relation.over(expr, projection.input.schema()));
+        let columns = columns.collect::<Result<_, _>>()?;
+        Ok(Relation { columns, ..relation })
+    }
+
+    fn filter(&mut self, filter: &Filter) -> Result<Relation, SqlError> {
+        // What is selected of a window may stand between.
+        let (mut below, mut between) = (filter.input.as_ref(), Vec::new());
+        while let LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) = below {
+            between.push(below);
+            below = below.inputs()[0];
+        }
+        if let LogicalPlan::Window(window) = below {
+            let mut seen = Relation::all_of(&window.schema);
+            for plan in between.into_iter().rev() {
+                if let LogicalPlan::Projection(Projection { expr, input, .. }) = plan {
+                    seen.columns = expr.iter().map(|expr| seen.over(expr, input.schema())).collect::<Result<_, _>>()?;
+                }
+            }
+            let predicate = seen.over(&filter.predicate, filter.input.schema())?;
+            let relation = self.first_of_parts(predicate, window)?;
+            let columns = seen.columns.iter().map(|column| relation.over(column, &window.schema));
+            let columns = columns.collect::<Result<_, _>>()?;
+            return Ok(Relation { columns, ..relation });
+        }
+        let relation = self.relation(&filter.input)?;
+        let mut relation = self.whole(relation);
+        relation.keep(relation.over(&filter.predicate, filter.input.schema())?);
+        Ok(relation)
+    }
+
+    /// Rows whose number in their part is small.
+    fn first_of_parts(&mut self, predicate: Expr, window: &Window) -> Result<Relation, SqlError> {
+        let refused = || SqlError::new(NO_WINDOW);
+        let [Expr::WindowFunction(function)] = window.window_expr.as_slice() else { return Err(refused()) };
+        let WindowFunction { fun, params } = function.as_ref();
+        let is_number = matches!(fun, WindowFunctionDefinition::WindowUDF(function) if function.name() == "row_number");
+        if !is_number || params.filter.is_some() {
+            return Err(refused());
+        }
+        let number = window.schema.fields().len() - 1;
+        let schema = window.schema.as_ref();
+        let of_number = |condition: &Expr| match condition {
+            Expr::BinaryExpr(expr::BinaryExpr { left, op, right }) => match (left.as_ref(), right.as_ref()) {
+                (Expr::Column(column), Expr::Literal(value, _))
+                    if schema.index_of_column(column).is_ok_and(|at| at == number) =>
+                {
+                    let most = value.to_string().parse::<u64>().ok()?;
+                    match op {
+                        Operator::LtEq => Some(most),
+                        Operator::Lt => most.checked_sub(1),
+                        Operator::Eq if most == 1 => Some(1),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let (mut most, mut others) = (None::<u64>, Vec::new());
+        for condition in split_conjunction_owned(predicate) {
+            match of_number(&condition) {
+                Some(number) => most = Some(most.map_or(number, |most| most.min(number))),
+                None => others.push(condition),
+            }
+        }
+        let Some(most) = most.filter(|most| *most > 0) else { return Err(refused()) };
+        let relation = self.relation(&window.input)?;
+        let relation = self.whole(relation);
+        let in_parts = window.input.schema();
+        let over = |expr: &Expr| relation.over(expr, in_parts);
+        let parts = params.partition_by.iter().map(over).collect::<Result<Vec<_>, _>>()?;
+        let order = sorted(&params.order_by, over)?;
+        let relation = match self.top(relation, (most, &parts, &order)) {
+            Ok(relation) => relation,
+            Err(relation) if most == 1 => self.first(relation, parts, order)?,
+            Err(_) => {
+                return Err(SqlError::new(
+                    "the first rows of parts are those of groups, by columns of theirs, or one of each part: row_number() .. = 1",
+                ));
+            }
+        };
+        // Of the first row of a part the number is known; of others nobody has asked for it.
+        let value = if most == 1 { lit(1_u64) } else { Expr::Column("the number of a row in its part".into()) };
+        let mut relation = Relation { columns: [relation.columns, vec![value]].concat(), ..relation };
+        for condition in &others {
+            relation.keep(relation.over(condition, schema)?);
+        }
+        Ok(relation)
+    }
+
+    /// The first row of each part.
+    fn first(&mut self, relation: Relation, parts: Vec<Expr>, order: Vec<Ordered>) -> Result<Relation, SqlError> {
+        let mut columns = Projected::default();
+        let outputs: Vec<String> = relation.columns.iter().map(|column| columns.add(column, "c")).collect();
+        let parts = if parts.is_empty() { vec![lit(1_i32)] } else { parts };
+        let key = parts.iter().map(|part| KeyColumn::rising(columns.add(part, "p"))).collect();
+        let order_by = keys(&order, &mut columns);
+        let (step, schema) = self.step(relation, columns, |input| Draft::First { input, key, order_by })?;
+        Ok(Relation::named(Origin::Steps(vec![step]), &schema, &outputs))
+    }
+
+    fn sort(&mut self, sort: &Sort) -> Result<Relation, SqlError> {
+        let relation = self.relation(&sort.input)?;
+        let relation = self.whole(relation);
+        let order = sorted(&sort.expr, |expr| relation.over(expr, sort.input.schema()))?;
+        let relation = match sort.fetch {
+            Some(fetch) if fetch > 0 => match self.top(relation, (fetch as u64, &[], &order)) {
+                Ok(relation) => return Ok(relation),
+                Err(relation) => relation,
+            },
+            _ => relation,
+        };
+        let mut columns = Projected::default();
+        let outputs: Vec<String> = relation.columns.iter().map(|column| columns.add(column, "c")).collect();
+        let key = keys(&order, &mut columns);
+        let (step, schema) = self.step(relation, columns, |input| Draft::Sort { input, key })?;
+        let relation = Relation::named(Origin::Steps(vec![step]), &schema, &outputs);
+        let rows = sort.fetch.map(|fetch| fetch as u64);
+        Ok(Relation { slice: Slice { skip: 0, rows }, ..relation })
+    }
+
+    /// Leaves the first groups of each part in a step that makes groups, where these are the rows, and what they are told apart and ordered by are their columns.
+    fn top(
+        &mut self,
+        relation: Relation,
+        (most, parts, order): (u64, &[Expr], &[Ordered]),
+    ) -> Result<Relation, Relation> {
+        let Origin::Steps(steps) = &relation.origin else { return Err(relation) };
+        let [step] = steps[..] else { return Err(relation) };
+        let Draft::Group(group) = &mut self.drafts[step] else { return Err(relation) };
+        if group.top.is_some() {
+            return Err(relation);
+        }
+        let named = |expr: &Expr| match expr {
+            Expr::Column(column) => Some(column.name.clone()),
+            // The name of a type that holds the same values.
+            Expr::Cast(cast) if relation.keeps_order(cast) => match cast.expr.as_ref() {
+                Expr::Column(column) => Some(column.name.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let per: Option<Vec<String>> = parts.iter().map(named).collect();
+        let per = per.filter(|per| per.iter().all(|per| group.by.contains(per)));
+        let order_by: Option<Vec<KeyColumn>> =
+            order.iter().map(|ordered| Some(ordered.key(named(&ordered.expr)?))).collect();
+        let (having, others) = conditions::split(relation.keep.clone(), &relation.schema);
+        match (per, order_by, others.is_empty()) {
+            (Some(per), Some(order_by), true) => {
+                group.top = Some(Top { rows: most, order_by, per });
+                group.having = having;
+                Ok(Relation { keep: Vec::new(), ..relation })
+            }
+            _ => Err(relation),
+        }
+    }
+
+    fn limit(&mut self, limit: &Limit) -> Result<Relation, SqlError> {
+        let relation = self.relation(&limit.input)?;
+        let (skip, fetch) = match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+            (SkipType::Literal(skip), FetchType::Literal(fetch)) => (skip as u64, fetch.map(|fetch| fetch as u64)),
+            _ => return Err(SqlError::new("LIMIT and OFFSET are numbers")),
+        };
+        let Slice { skip: before, rows } = relation.slice;
+        // What is left of the rows that there were.
+        let left = rows.map(|rows| rows.saturating_sub(skip));
+        let rows = fetch.map_or(left, |fetch| Some(left.map_or(fetch, |left| left.min(fetch))));
+        Ok(Relation { slice: Slice { skip: before + skip, rows }, ..relation })
+    }
+
+    /// The same rows where some of them are left out by number: written down, so that others may be left out of them.
+    fn whole(&mut self, relation: Relation) -> Relation {
+        if relation.slice.is_all() {
+            return relation;
+        }
+        let types = relation.types();
+        let step = self.copied(relation, None);
+        let Draft::Copy { input, .. } = &self.drafts[step] else { unreachable!("it was copied") };
+        let fields = input.columns.names().zip(types).map(|(name, data_type)| Field::new(name, data_type, true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let count = schema.fields().len();
+        Relation::of(Origin::Steps(vec![step]), &schema, 0..count)
+    }
+
+    /// A step that writes down rows as they are, each column once, with these names.
+    fn copied(&mut self, relation: Relation, names: Option<&[String]>) -> usize {
+        let Relation { origin, schema, keep, columns, slice } = relation;
+        let mut projected = Projected::default();
+        for (at, column) in columns.iter().enumerate() {
+            match names {
+                Some(names) => projected.push(names[at].clone(), column.clone()),
+                None => drop(projected.add_apart(column, "c", true)),
+            }
+        }
+        let input = Input { origin, schema, keep, columns: projected, selects: false };
+        self.drafts.push(Draft::Copy { input, slice });
+        self.drafts.len() - 1
+    }
+
+    /// Adds a step that reads these columns, and writes them; the schema of what it writes.
+    fn step(
+        &mut self,
+        relation: Relation,
+        columns: Projected,
+        draft: impl FnOnce(Input) -> Draft,
+    ) -> Result<(usize, SchemaRef), SqlError> {
+        let schema = columns.schema(&relation.schema)?;
+        let Relation { origin, schema: read, keep, .. } = relation;
+        self.drafts.push(draft(Input { origin, schema: read, keep, columns, selects: false }));
+        Ok((self.drafts.len() - 1, schema))
+    }
+
+    /// The plan whose last rows are these.
+    fn answer(mut self, mut relation: Relation, plan: &LogicalPlan) -> Result<Plan, SqlError> {
+        self.as_aggregated(&mut relation);
+        let mut names = Vec::new();
+        for (field, column) in plan.schema().fields().iter().zip(&relation.columns) {
+            // As the table has it, where that is what the query names.
+            let own = match column {
+                Expr::Column(column) if column.name.to_lowercase() == *field.name() => column.name.clone(),
+                _ => field.name().clone(),
+            };
+            match names.iter().any(|other: &String| other.to_lowercase() == own.to_lowercase()) {
+                true => {
+                    return Err(SqlError::new(format!(
+                        "two columns of the answer are called {own}: rename one with AS"
+                    )));
+                }
+                false => names.push(own),
+            }
+        }
+        self.name_groups(&mut relation, &names);
+        let mut columns = Projected::default();
+        names.iter().zip(&relation.columns).for_each(|(name, column)| columns.push(name.clone(), column.clone()));
+        let Relation { origin, schema, keep, slice, .. } = relation;
+        let rows = Input { origin, schema, keep, columns, selects: false }.rows()?;
+        let steps = self.drafts.into_iter().map(Draft::step).collect::<Result<_, _>>()?;
+        Ok(Plan { version: VERSION, steps, answer: Answer { rows, slice, columns: names } })
+    }
+
+    /// Leaves aggregates of the last step of the type that they have there, which holds all their values, where the answer is to have no other.
+    fn as_aggregated(&self, relation: &mut Relation) {
+        let Origin::Steps(steps) = &relation.origin else { return };
+        let [step] = steps[..] else { return };
+        let Draft::Group(group) = &self.drafts[step] else { return };
+        for column in &mut relation.columns {
+            let Expr::Cast(cast) = &*column else { continue };
+            let Expr::Column(own) = cast.expr.as_ref() else { continue };
+            if group.aggregates.iter().any(|aggregate| aggregate.name == own.name) {
+                *column = Expr::Column(own.clone());
+            }
+        }
+    }
+
+    /// Calls what the last step says of groups as the answer does, where that is all that is done of it.
+    fn name_groups(&mut self, relation: &mut Relation, names: &[String]) {
+        let Origin::Steps(steps) = &relation.origin else { return };
+        let [step] = steps[..] else { return };
+        let Draft::Group(group) = &mut self.drafts[step] else { return };
+        if !relation.keep.is_empty() || group.having.is_some() {
+            return;
+        }
+        group.rename(relation, names);
+    }
+}
+
+/// What rows are ordered by.
+struct Ordered {
+    expr: Expr,
+    rises: bool,
+    nulls_first: bool,
+}
+
+impl Ordered {
+    /// The same by a column.
+    fn key(&self, column: String) -> KeyColumn {
+        let nulls = if self.nulls_first { Nulls::First } else { Nulls::Last };
+        KeyColumn { column, descending: !self.rises, nulls }
+    }
+}
+
+fn sorted(order: &[SortExpr], over: impl Fn(&Expr) -> Result<Expr, SqlError>) -> Result<Vec<Ordered>, SqlError> {
+    let of = |sort: &SortExpr| {
+        let (rises, nulls_first) = (sort.asc, sort.nulls_first);
+        Ok(Ordered { expr: over(&sort.expr)?, rises, nulls_first })
+    };
+    order.iter().map(of).collect()
+}
+
+fn keys(order: &[Ordered], columns: &mut Projected) -> Vec<KeyColumn> {
+    let mut keys = Vec::<KeyColumn>::new();
+    for ordered in order {
+        let column = columns.add(&ordered.expr, "k");
+        // What is ordered by once is not told apart by it a second time.
+        if keys.iter().all(|key| key.column != column) {
+            keys.push(ordered.key(column));
+        }
+    }
+    keys
+}
+
+/// A type as steps write it, of an expression.
+fn written(name: &str, data_type: &DataType) -> Field {
+    Field::new(name, data_type.clone(), true)
+}

@@ -1,0 +1,122 @@
+//! The columns that an operator reads.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use datafusion_common::DFSchema;
+use datafusion_expr::{Expr, ExprSchemable, lit};
+
+use super::{Input, written};
+use crate::SqlError;
+use crate::conditions;
+use crate::plan::{Origin, Rows};
+use crate::rows::computed;
+
+/// Columns with names, no two of which are the same but for case.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Projected {
+    columns: Vec<(String, Expr)>,
+    taken: BTreeSet<String>,
+}
+
+impl Projected {
+    /// Leaves names alone that others have.
+    pub(super) fn avoiding(others: &Self) -> Self {
+        Self { columns: Vec::new(), taken: others.taken.clone() }
+    }
+
+    /// The name of a column, which is there once: its own, or one that begins so.
+    pub(super) fn add(&mut self, expr: &Expr, prefix: &str) -> String {
+        match self.columns.iter().find(|(_, known)| known == expr) {
+            Some((name, _)) => name.clone(),
+            None => self.add_apart(expr, prefix, true),
+        }
+    }
+
+    /// The same where others are the same, too. `is_itself`: it may have its own name.
+    pub(super) fn add_apart(&mut self, expr: &Expr, prefix: &str, is_itself: bool) -> String {
+        // What stands between names where they are said together is in none of them.
+        let own = match expr {
+            Expr::Column(column) if is_itself && !column.name.contains(['=', ',', ':']) => Some(column.name.clone()),
+            _ => None,
+        };
+        let mut names = own.into_iter().chain((0..).map(|number| format!("{prefix}{number}")));
+        let name = names.find(|name| !self.taken.contains(&name.to_lowercase())).unwrap_or_default();
+        self.push(name.clone(), expr.clone());
+        name
+    }
+
+    /// A column of this name, which none has.
+    pub(super) fn push(&mut self, name: String, expr: Expr) {
+        self.taken.insert(name.to_lowercase());
+        self.columns.push((name, expr));
+    }
+
+    /// Whether one has this name, but for case.
+    pub(super) fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(&name.to_lowercase())
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Expr> {
+        self.columns.iter().find(|(known, _)| known == name).map(|(_, expr)| expr)
+    }
+
+    /// Calls a column otherwise.
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        if let Some((name, _)) = self.columns.iter_mut().find(|(name, _)| name == from) {
+            self.taken.remove(&from.to_lowercase());
+            self.taken.insert(to.to_lowercase());
+            *name = to.to_owned();
+        }
+    }
+
+    /// Their schema, over what is read.
+    pub(super) fn schema(&self, read: &Schema) -> Result<SchemaRef, SqlError> {
+        let schema = DFSchema::try_from(read.clone())?;
+        let fields = self.columns.iter().map(|(name, expr)| Ok(written(name, &expr.get_type(&schema)?)));
+        Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>, SqlError>>()?)))
+    }
+}
+
+/// Rows of these columns.
+pub(super) fn rows(input: Input) -> Result<Rows, SqlError> {
+    let Input { origin, schema, keep, columns: Projected { mut columns, .. }, selects } = input;
+    let (filter, keep) = conditions::split(keep, &schema);
+    let is_itself = |(name, expr): &(String, Expr)| matches!(expr, Expr::Column(column) if column.name == *name);
+    if keep.is_empty() && columns.iter().all(is_itself) {
+        let select = (!selects && !is_all(&origin, &columns, &schema))
+            .then(|| columns.into_iter().map(|(name, _)| name).collect());
+        return Ok(Rows { origin, filter, computed: None, select, said: String::new() });
+    }
+    if columns.is_empty() {
+        // Rows are counted by a column.
+        columns.push(("rows".to_owned(), lit(1_i32)));
+    }
+    let mut said: Vec<String> = columns
+        .iter()
+        .filter(|column| !is_itself(column))
+        .map(|(name, expr)| format!("{} AS {name}", expr.human_display()))
+        .collect();
+    if !said.is_empty() {
+        said.insert(0, "with".to_owned());
+    }
+    let said_kept: Vec<String> = keep.iter().map(|one| one.human_display().to_string()).collect();
+    let mut text = said.split_first().map_or(String::new(), |(with, columns)| format!("{with} {}", columns.join(", ")));
+    if !said_kept.is_empty() {
+        text = format!("{}where {}", if text.is_empty() { text } else { format!("{text} ") }, said_kept.join(" AND "));
+    }
+    let spare = schema.fields().first().map(|field| field.name().clone());
+    let computed = computed(&keep, columns.iter().map(|(name, expr)| (name.clone(), expr)), spare)?;
+    Ok(Rows { origin, filter, computed: Some(computed), select: None, said: text })
+}
+
+/// Whether these are all columns of what steps have written, in their order.
+fn is_all(origin: &Origin, columns: &[(String, Expr)], schema: &Schema) -> bool {
+    let names = columns.iter().map(|(name, _)| name.as_str());
+    matches!(origin, Origin::Steps(_)) && names.eq(schema.fields().iter().map(|field| field.name().as_str()))
+}

@@ -1,0 +1,411 @@
+//! The program that answers a query: step by step, each of which is a job over tables that reads files and writes files.
+//!
+//! What steps write lies in a folder of the job in a scratch folder until the answer is there, as files of Arrow that are whole: a query that goes on after its host was lost goes on behind the last step that was done.
+
+use std::path::{Path, PathBuf};
+
+use arrow_schema::Schema;
+use exobus_actors::futures::Futures;
+use exobus_actors::ids::JobId;
+use exobus_actors::program;
+use exobus_actors::registry::{Paths, TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_actors::task::{JobError, TaskOptions};
+use exobus_files::Location;
+use exobus_queries::estimators::Kind;
+use exobus_queries::online::{OnlineGroup, online_group};
+use exobus_queries::stopping::Until;
+use exobus_shuffle::Strategy;
+use exobus_shuffle::jobs::outputs;
+use exobus_tables::jobs::convert::{ConvertTable, convert};
+use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
+use exobus_tables::jobs::group::{GroupTable, group};
+use exobus_tables::jobs::join::{Broadcast, JoinTables, join};
+use exobus_tables::jobs::sort::{SortTable, sort};
+use exobus_tables::jobs::{Rewrite, Rewritten, WriteOptions, columns};
+use exobus_tables::reading::ReadOptions;
+use exobus_tables::sinks::OutputFormat;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+pub use crate::answer::Shown;
+use crate::answer::{FirstRowsParams, LOOK_BYTES, first_rows, remove};
+use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION};
+use crate::{Catalog, text};
+
+/// A table of a query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedTable {
+    /// What the query calls it.
+    pub name: String,
+    /// Its files, folders of them, or patterns.
+    #[serde(with = "exobus_actors::paths")]
+    pub inputs: Vec<PathBuf>,
+    /// How they are read.
+    #[serde(default)]
+    pub reading: ReadOptions,
+}
+
+/// What is shown before everything was read.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Online {
+    /// From what the order follows in which the table is read.
+    pub seed: u64,
+    /// When it has read enough; `None`: when it has read everything.
+    pub until: Option<Until>,
+    /// Which bounds are given.
+    pub bounds: Kind,
+}
+
+/// A query, and what is done with its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SqlQuery {
+    /// The text.
+    pub text: String,
+    /// The tables that it names.
+    pub tables: Vec<NamedTable>,
+    /// A folder for the answer; none: its first rows are what the job returns.
+    #[serde(with = "exobus_actors::paths")]
+    pub output: Vec<PathBuf>,
+    /// A folder for what steps write until the answer is there. All nodes have to reach it.
+    #[serde(with = "exobus_actors::paths")]
+    pub scratch: PathBuf,
+    /// How the answer is written.
+    pub writing: WriteOptions,
+    /// When and where rows move; `None`: as is estimated to be the fastest.
+    pub strategy: Option<Strategy>,
+    /// Whether folders are read that a job has claimed and not committed.
+    #[serde(default)]
+    pub partial: bool,
+    /// What is shown before the answer is there; `None`: nothing.
+    pub online: Option<Online>,
+    /// How many rows of the answer are returned where it has no folder.
+    pub rows_shown: u64,
+}
+
+/// What a query has answered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The first rows of the answer; none where it has a folder, or is only explained.
+    pub shown: Shown,
+    /// What was written to the folder.
+    pub written: Option<Rewritten>,
+    /// How many steps there were.
+    pub steps: u64,
+    /// Rows that were read of tables.
+    pub rows_read: u64,
+    /// How it is done, where that was asked.
+    pub explained: Option<String>,
+    /// Why nothing was shown before the answer was there, though that was asked for.
+    pub not_online: Option<String>,
+    /// What was shown before everything was read, and why it ended.
+    pub online: Option<exobus_queries::online::Answered>,
+}
+
+/// Answers a query.
+///
+/// # Errors
+/// What is wrong with it, with its place; what it asks for that there is no operator for; those of jobs over tables.
+#[program(name = "query.sql", version = 1, give_back = give_back, paths = paths)]
+pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobError> {
+    let parsed = text::parse(&params.text).map_err(JobError::program)?;
+    let mut catalog = Catalog::default();
+    let mut layouts = Vec::new();
+    for table in &params.tables {
+        let schema = columns(&futures, table.inputs.clone(), table.reading.clone(), params.partial).await?;
+        layouts.push((table.name.clone(), encoded(&schema)?));
+        catalog.add(&table.name, schema);
+    }
+    let (now, explains, text) = (futures.now().as_micros() as i64, parsed.explains, params.text.clone());
+    // Once: another release might plan it otherwise.
+    let planned = futures.compute(move || planned(&text, &layouts, now)).await?;
+    let plan: Plan = planned.map_err(JobError::program)?;
+    if plan.version != VERSION {
+        let what = format!(
+            "the query was planned as version {}, and this release does version {VERSION}: ask it again",
+            plan.version
+        );
+        return Err(JobError::program(what));
+    }
+    if explains {
+        let names: Vec<String> = params.tables.iter().map(|table| table.name.clone()).collect();
+        let mut explained = plan.describe(&names).to_string();
+        let online = plan.online().err().map_or("    --online shows it before it is done".to_owned(), |why| {
+            format!("    --online shows nothing before it is done: {why}")
+        });
+        explained = format!("{explained}\n{online}");
+        return Ok(Answered { explained: Some(explained), ..Answered::default() });
+    }
+    let folder = params.scratch.join(futures.job().to_string());
+    let run = Run { futures: &futures, params: &params, folder: folder.clone() };
+    let answered = run.answer(&plan).await?;
+    if !plan.steps.is_empty() || answered.1 {
+        futures.ready(&futures.submit(clear, &ClearParams { folder, scratch: params.scratch.clone() }, &[])?).await?;
+    }
+    Ok(answered.0)
+}
+
+/// The layout of a schema, as it travels.
+fn encoded(schema: &Schema) -> Result<ByteBuf, JobError> {
+    let layout = exobus_tables::block::Layout::new(schema).map_err(JobError::program)?;
+    Ok(ByteBuf::from(layout.encode()))
+}
+
+/// A plan, or what is wrong with the query.
+fn planned(text: &str, layouts: &[(String, ByteBuf)], now: i64) -> Result<Plan, String> {
+    let mut catalog = Catalog::default();
+    for (name, layout) in layouts {
+        let layout = exobus_tables::block::Layout::decode(layout).map_err(|error| error.to_string())?;
+        catalog.add(name, layout.schema().clone());
+    }
+    let parsed = text::parse(text).map_err(|error| error.to_string())?;
+    crate::plan(parsed, &catalog, now).map_err(|error| error.to_string())
+}
+
+/// A query on its way.
+struct Run<'a> {
+    futures: &'a Futures,
+    params: &'a SqlQuery,
+    /// Of what steps write.
+    folder: PathBuf,
+}
+
+impl Run<'_> {
+    fn step_folder(&self, step: usize) -> PathBuf {
+        self.folder.join(format!("{step:03}"))
+    }
+
+    /// Files that have these rows, and how they are read.
+    fn reads(&self, rows: &Rows) -> (Vec<PathBuf>, ReadOptions) {
+        match &rows.origin {
+            Origin::Table(table) => {
+                let NamedTable { inputs, reading, .. } = &self.params.tables[*table];
+                (inputs.clone(), rows.reading(reading))
+            }
+            Origin::Steps(steps) => {
+                let folders = steps.iter().map(|step| self.step_folder(*step)).collect();
+                (folders, rows.reading(&ReadOptions { hive: Some(false), ..ReadOptions::default() }))
+            }
+        }
+    }
+
+    /// These rows, on their way to a folder.
+    fn rewrite(&self, rows: &Rows, (output, writing): (PathBuf, WriteOptions)) -> Rewrite {
+        let (inputs, reading) = self.reads(rows);
+        let partial = self.params.partial && matches!(rows.origin, Origin::Table(_));
+        Rewrite { inputs, output, reading, writing, strategy: self.params.strategy, partial }
+    }
+
+    /// Where a step writes, and how.
+    fn to_scratch(&self, step: usize) -> (PathBuf, WriteOptions) {
+        (self.step_folder(step), WriteOptions { format: Some(OutputFormat::Arrow), ..WriteOptions::default() })
+    }
+
+    /// Does what a plan says; and whether something was written to the scratch folder that is no step.
+    async fn answer(&self, plan: &Plan) -> Result<(Answered, bool), JobError> {
+        let mut answered = Answered { steps: plan.steps.len() as u64, ..Answered::default() };
+        let online = self.params.online.and_then(|online| match plan.online() {
+            Ok(_) => Some(online),
+            Err(why) => {
+                answered.not_online = Some(why.to_owned());
+                None
+            }
+        });
+        let Answer { rows, slice, .. } = &plan.answer;
+        // The last step writes the answer itself where there is nothing more to do.
+        let is_last = |step: usize| {
+            let is_as_it_is = rows.computed.is_none() && rows.filter.is_none() && rows.select.is_none();
+            is_as_it_is && slice_is_done(plan, step) && rows.origin == Origin::Steps(vec![step])
+        };
+        let (mut written, mut shown_from) = (None, None);
+        for (number, step) in plan.steps.iter().enumerate() {
+            let is_answer = is_last(number);
+            let to = match self.params.output.first() {
+                Some(output) if is_answer => (output.clone(), self.params.writing),
+                _ => self.to_scratch(number),
+            };
+            let did = match (step, online) {
+                (Step::Group { rows, query }, Some(online)) => {
+                    let group = GroupTable { table: self.rewrite(rows, to), query: query.clone() };
+                    let Online { seed, until, bounds } = online;
+                    let params = OnlineGroup { seed, until, bounds, ..OnlineGroup::new(group) };
+                    let early = online_group(self.futures.clone(), params).await?;
+                    let did = early.written.clone();
+                    answered.online = Some(early);
+                    match did {
+                        Some(did) => did,
+                        None => return Ok((answered, true)),
+                    }
+                }
+                (step, _) => self.step(step, to).await?,
+            };
+            answered.rows_read += step_reads(step, &did);
+            if is_answer {
+                (written, shown_from) = (Some(did), Some(number));
+            }
+        }
+        if let Some(output) = self.params.output.first() {
+            if written.is_none() {
+                let table = self.rewrite(rows, (output.clone(), self.params.writing));
+                let did = convert(self.futures.clone(), ConvertTable { table, rows: range(*slice) }).await?;
+                if matches!(rows.origin, Origin::Table(_)) {
+                    answered.rows_read += did.rows_read;
+                }
+                written = Some(did);
+            }
+            answered.written = written;
+            return Ok((answered, false));
+        }
+        let (mut inputs, mut reading) = self.reads(rows);
+        let mut wanted = slice.rows.unwrap_or(u64::MAX);
+        let is_copied = slice.skip > 0 && shown_from.is_none();
+        if is_copied {
+            // Rows that are passed over by number are not looked at.
+            let to = self.to_scratch(plan.steps.len());
+            let output = to.0.clone();
+            let end = slice.skip.saturating_add(wanted.min(self.params.rows_shown.saturating_add(1)));
+            let params = ConvertTable { table: self.rewrite(rows, to), rows: Some(slice.skip..end) };
+            convert(self.futures.clone(), params).await?;
+            (inputs, reading) = (vec![output], ReadOptions { hive: Some(false), ..ReadOptions::default() });
+            wanted = wanted.min(end - slice.skip);
+        }
+        let (count, partial) = (wanted.min(self.params.rows_shown), self.params.partial);
+        let params = FirstRowsParams { inputs, partial, reading, rows: count };
+        let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
+        let mut shown: Shown =
+            self.futures.get_value(&self.futures.submit_with(first_rows, &params, &[], options)?).await?;
+        // As many as were asked for are all that there are to be.
+        shown.is_all |= shown.rows == count && slice.rows.is_some_and(|rows| rows <= count);
+        answered.shown = shown;
+        Ok((answered, is_copied))
+    }
+
+    async fn step(&self, step: &Step, to: (PathBuf, WriteOptions)) -> Result<Rewritten, JobError> {
+        let futures = self.futures.clone();
+        match step {
+            Step::Group { rows, query } => {
+                group(futures, GroupTable { table: self.rewrite(rows, to), query: query.clone() }).await
+            }
+            Step::Join { left, right, query } => {
+                let (right, right_reading) = self.reads(right);
+                let (table, query) = (self.rewrite(left, to), query.clone());
+                join(futures, JoinTables { table, right, right_reading, query, broadcast: Broadcast::Auto }).await
+            }
+            Step::Sort { rows, key } => {
+                sort(futures, SortTable { table: self.rewrite(rows, to), key: key.clone() }).await
+            }
+            Step::First { rows, key, order_by } => {
+                let (key, order_by) = (key.clone(), order_by.clone());
+                dedupe(futures, DedupeTable { table: self.rewrite(rows, to), key, keep: Keep::First, order_by }).await
+            }
+            Step::Copy { rows, slice } => {
+                convert(futures, ConvertTable { table: self.rewrite(rows, to), rows: range(*slice) }).await
+            }
+        }
+    }
+}
+
+/// Whether what a step writes has no more rows than the answer is to have.
+fn slice_is_done(plan: &Plan, step: usize) -> bool {
+    let Slice { skip, rows } = plan.answer.slice;
+    let most = match &plan.steps[step] {
+        Step::Group { query, .. } => query.top.as_ref().filter(|top| top.per.is_empty()).map(|top| top.rows),
+        Step::Copy { slice, .. } => slice.rows,
+        _ => None,
+    };
+    skip == 0 && rows.is_none_or(|rows| most.is_some_and(|most| most <= rows))
+}
+
+/// Rows that a step has read of tables.
+fn step_reads(step: &Step, did: &Rewritten) -> u64 {
+    let is_of_table = |rows: &Rows| matches!(rows.origin, Origin::Table(_));
+    let is_of_tables = match step {
+        Step::Join { left, right, .. } => is_of_table(left) || is_of_table(right),
+        Step::Group { rows, .. } | Step::Sort { rows, .. } | Step::First { rows, .. } | Step::Copy { rows, .. } => {
+            is_of_table(rows)
+        }
+    };
+    if is_of_tables { did.rows_read } else { 0 }
+}
+
+fn range(slice: Slice) -> Option<std::ops::Range<u64>> {
+    let end = slice.rows.map_or(u64::MAX, |rows| slice.skip.saturating_add(rows));
+    (!slice.is_all()).then_some(slice.skip..end)
+}
+
+/// What [`clear`] is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ClearParams {
+    /// Of the job.
+    #[serde(with = "exobus_actors::paths")]
+    folder: PathBuf,
+    /// What that is in.
+    #[serde(with = "exobus_actors::paths")]
+    scratch: PathBuf,
+}
+
+/// Removes what steps have written.
+#[task(name = "query.clear")]
+fn clear(context: &mut TaskContext<'_>, params: ClearParams) -> Result<(), TaskError> {
+    context.check_path(&params.folder)?;
+    cleared(&params.folder, &params.scratch).map_err(TaskError::fatal)
+}
+
+fn cleared(folder: &Path, scratch: &Path) -> Result<(), exobus_files::FileError> {
+    remove(folder)?;
+    // Others may be in it.
+    let _ = std::fs::remove_dir(scratch);
+    Ok(())
+}
+
+fn paths(params: &SqlQuery) -> Paths {
+    let reads = params.tables.iter().flat_map(|table| table.inputs.iter().cloned()).collect();
+    Paths { reads, writes: params.output.iter().chain([&params.scratch]).cloned().collect() }
+}
+
+/// Frees what a job that is over has not made whole.
+fn give_back(job: JobId, params: SqlQuery) {
+    if let Some(output) = params.output.first() {
+        outputs::give_back(job, output);
+    }
+    if let Err(error) = cleared(&params.scratch.join(job.to_string()), &params.scratch) {
+        tracing::warn!(job_id = %job, %error, "what steps of a query have written is left");
+    }
+}
+
+impl SqlQuery {
+    /// The name of the program.
+    pub const NAME: &'static str = "query.sql";
+
+    /// What is wrong with it, whatever the tables are.
+    ///
+    /// # Errors
+    /// The field of a spec that says it, and what.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let scratch = Location::from(&self.scratch);
+        match scratch.scheme() {
+            Some(scheme) => Err((
+                "scratch",
+                format!(
+                    "what steps of a query write is kept in folders of file systems, and {scheme}: is none: say another --scratch"
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A query that returns the first rows of its answer.
+    pub fn new(text: impl Into<String>, tables: Vec<NamedTable>, scratch: PathBuf) -> Self {
+        Self {
+            text: text.into(),
+            tables,
+            output: Vec::new(),
+            scratch,
+            writing: WriteOptions::default(),
+            strategy: None,
+            partial: false,
+            online: None,
+            rows_shown: 1000,
+        }
+    }
+}

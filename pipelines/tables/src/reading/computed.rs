@@ -1,0 +1,132 @@
+//! Columns that are computed of those of a table, row by row, by whoever knows a language of expressions: the seam between such a language and all that reads rows.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+use exobus_actors::inventory;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::Reading;
+use crate::TableError;
+use crate::block::Layout;
+use crate::semantics::conformed;
+
+/// What is computed of the columns of a table: rows have these columns instead of those of the table.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Computed {
+    /// The name of the [`Language`] that knows how.
+    pub language: String,
+    /// What that is told.
+    pub program: ByteBuf,
+    /// The columns of the table that are read for it.
+    pub reads: Vec<String>,
+    /// Whether there are rows that it leaves out.
+    pub leaves_out: bool,
+}
+
+/// A language in which is said what is computed. One that is submitted to the [`inventory`] is known to all tasks of the process.
+pub struct Language {
+    /// Its name.
+    pub name: &'static str,
+    /// Makes what is said in it ready for rows of such columns, those that are [read](Computed::reads).
+    pub bind: fn(program: &[u8], columns: &SchemaRef) -> Result<DynComputation, String>,
+}
+
+/// What was made ready.
+pub type DynComputation = Arc<dyn Computation>;
+
+inventory::collect!(Language);
+
+/// What computes columns.
+pub trait Computation: Send + Sync {
+    /// The columns that it gives.
+    fn schema(&self) -> &SchemaRef;
+
+    /// Which of these rows stay; `None`: all.
+    ///
+    /// # Errors
+    /// A value of which it cannot be said.
+    fn kept(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, String>;
+
+    /// What is computed of rows that stay.
+    ///
+    /// # Errors
+    /// A value of which a column cannot be computed, such as one that is divided by zero.
+    fn compute(&self, rows: &RecordBatch) -> Result<RecordBatch, String>;
+}
+
+impl fmt::Debug for Computed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { language, program, reads, leaves_out } = self;
+        let program = String::from_utf8_lossy(program);
+        f.debug_struct("Computed")
+            .field("language", language)
+            .field("program", &program)
+            .field("reads", reads)
+            .field("leaves_out", leaves_out)
+            .finish()
+    }
+}
+
+impl Computed {
+    /// The columns that are read for it, of a table that has all of these.
+    pub(super) fn read(&self, table: &Schema) -> Result<SchemaRef, TableError> {
+        let columns = self.reads.iter().map(|name| table.index_of(name)).collect::<Result<Vec<_>, _>>();
+        Ok(Arc::new(table.project(&columns?)?))
+    }
+
+    /// Makes it ready for rows of these columns.
+    fn bind(&self, columns: &SchemaRef) -> Result<DynComputation, TableError> {
+        let language = inventory::iter::<Language>.into_iter().find(|language| language.name == self.language);
+        let Some(language) = language else {
+            let what = format!("this node knows no language {}: it was built without it", self.language);
+            return Err(TableError::NoComputation { what });
+        };
+        (language.bind)(&self.program, columns).map_err(|what| TableError::NoComputation { what })
+    }
+
+    /// The columns that it gives of a table that has all of these.
+    pub(super) fn schema(&self, table: &Schema) -> Result<SchemaRef, TableError> {
+        Ok(self.bind(&self.read(table)?)?.schema().clone())
+    }
+}
+
+/// A computation, and the columns of the table that it reads.
+pub(super) struct Computing {
+    pub(super) columns: SchemaRef,
+    computation: DynComputation,
+}
+
+impl Computing {
+    pub(super) fn of(reading: &Reading) -> Result<Option<Self>, TableError> {
+        let (Some(computed), Some(columns)) = (&reading.options.computed, &reading.computed_columns) else {
+            return Ok(None);
+        };
+        let columns = Layout::decode(columns)?.schema().clone();
+        let computation = computed.bind(&columns)?;
+        Ok(Some(Self { columns, computation }))
+    }
+
+    /// Rows as it reads them, of a batch that has their columns as far as its file has them.
+    pub(super) fn read(&self, batch: &RecordBatch) -> Result<RecordBatch, TableError> {
+        conformed(batch, &self.columns)
+    }
+
+    /// Which of these rows stay; `None`: all.
+    pub(super) fn kept(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, TableError> {
+        self.computation.kept(rows).map_err(|what| TableError::NotComputed { what })
+    }
+
+    /// What is computed of rows that stay.
+    pub(super) fn compute(&self, rows: &RecordBatch) -> Result<RecordBatch, TableError> {
+        self.computation.compute(rows).map_err(|what| TableError::NotComputed { what })
+    }
+
+    /// What it gives of no row.
+    pub(super) fn none(&self) -> RecordBatch {
+        RecordBatch::new_empty(self.computation.schema().clone())
+    }
+}
