@@ -26,6 +26,8 @@ pub mod machine;
 #[doc(hidden)]
 pub mod node_main;
 pub mod objects;
+#[cfg(feature = "sql")]
+pub mod query;
 pub mod report;
 pub mod table;
 pub mod temporary;
@@ -72,6 +74,8 @@ pub use exobus_tables::{
 };
 
 pub use node_main::node_main;
+#[cfg(feature = "sql")]
+pub use query::{Answer, Query, QueryError, Snapshots};
 pub use table::{Table, TableJobError};
 
 /// The code in the README is compiled and run like any other doc test.

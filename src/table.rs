@@ -201,10 +201,11 @@ impl<V> Table<V> {
         self
     }
 
-    /// The columns that are read, in the order that they are to have. Default: all.
+    /// The columns that are read, in the order that they are to have; with the feature `sql` also expressions, as in `price * 1.2 AS gross`. Default: all.
     #[must_use]
     pub fn select<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
-        self.reading.select = Some(columns.into_iter().map(Into::into).collect());
+        let columns: Vec<String> = columns.into_iter().map(Into::into).collect();
+        self.reading = self.reading.selected_by(&columns);
         self
     }
 

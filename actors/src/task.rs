@@ -584,6 +584,12 @@ pub enum Fault {
     Files,
 }
 
+impl Fault {
+    fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
+}
+
 /// Kinds of failures of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
@@ -707,6 +713,9 @@ pub enum JobError {
     Program {
         /// The cause chain, outermost first.
         message: String,
+        /// What is at fault, as far as the program knows.
+        #[serde(default, skip_serializing_if = "Fault::is_unknown")]
+        fault: Fault,
     },
     /// The program panicked.
     #[error("the job's program panicked: {message}")]
@@ -768,7 +777,21 @@ impl JobError {
 
     /// An error of the program itself.
     pub fn program(error: impl fmt::Display) -> Self {
-        Self::Program { message: error.to_string() }
+        Self::Program { message: error.to_string(), fault: Fault::Unknown }
+    }
+
+    /// An error of what the program was asked for.
+    pub fn request(error: impl fmt::Display) -> Self {
+        Self::Program { message: error.to_string(), fault: Fault::Request }
+    }
+
+    /// What is at fault, as far as anybody knows.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Task { failure, .. } => failure.fault,
+            Self::Program { fault, .. } => *fault,
+            _ => Fault::Unknown,
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub struct TableRowsArgs {
     /// Whether folders below those that are named, or behind what is fixed of a pattern, are columns whose names say so, as Hive has them: day=2024-01-31/city=oslo [default: true]
     #[arg(long, value_name = "BOOL")]
     pub hive: Option<bool>,
-    /// Columns of a table that are read, in the order that they are to have [default: all]
+    /// Columns of a table that are read, in the order that they are to have; also expressions: "id, price * 1.2 AS gross" [default: all]
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub select: Vec<String>,
     /// What is made of values of one column of JSON lines that have no one type, as a number and a text: refuse, or text; where no file is JSON lines it is refused [default: refuse]
@@ -76,11 +76,11 @@ impl TableRowsArgs {
             format: self.input_format.map(|format| format.to_string()),
             schema: types,
             json_mixed: self.json_mixed,
-            select: (!self.select.is_empty()).then(|| self.select.clone()),
             filter: self.filter.clone(),
             hive: self.hive,
             ..ReadOptions::default()
         }
+        .selected_by(&self.select)
     }
 }
 

@@ -43,9 +43,19 @@ pub(crate) fn alone<T: Serialize + DeserializeOwned + 'static>(
     spec: JobSpec,
     program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
 ) -> Result<Result<T, JobError>, Failure> {
+    alone_watched(section, spec, program, (None, std::future::pending()))
+}
+
+/// The same, with events for whoever looks, and until somebody interrupts it.
+pub(crate) fn alone_watched<T: Serialize + DeserializeOwned + 'static>(
+    section: &NodeSection,
+    spec: JobSpec,
+    program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+    watched: (Option<EventSink>, impl Future<Output = ()>),
+) -> Result<Result<T, JobError>, Failure> {
     objects::register_by_itself();
     let (options, _) = options_within(section, NodeId::new("local"))?;
-    let (result, _) = run_on(options, section, spec, program, (None, std::future::pending()))?;
+    let (result, _) = run_on(options, section, spec, program, watched)?;
     Ok(result)
 }
 

@@ -29,6 +29,8 @@ pub mod validate;
 mod validate_table;
 
 pub(crate) use self::embedded::alone;
+#[cfg(feature = "sql")]
+pub(crate) use self::embedded::alone_watched;
 
 use exobus_actors::{
     client::ClientError,
@@ -40,14 +42,11 @@ use crate::exit::{Exit, Failure};
 
 /// What a job that failed means for the shell.
 fn job_failure(error: JobError) -> Failure {
-    let exit = match &error {
-        JobError::Task { failure, .. } => match failure.fault {
-            Fault::Request => Exit::Usage,
-            Fault::Data => Exit::DataWrong,
-            Fault::Files => Exit::InputOutput,
-            Fault::Unknown => Exit::JobFailed,
-        },
-        _ => Exit::JobFailed,
+    let exit = match error.fault() {
+        Fault::Request => Exit::Usage,
+        Fault::Data => Exit::DataWrong,
+        Fault::Files => Exit::InputOutput,
+        Fault::Unknown => Exit::JobFailed,
     };
     Failure::new(exit, error)
 }

@@ -52,7 +52,7 @@ pub(super) fn listed(inputs: (&[PathBuf], bool), reading: &ReadOptions) -> Resul
 
 /// What a table that cannot be read means for the shell.
 pub(super) fn source_failure(error: SourceError) -> Failure {
-    use exobus_tables::TableError::{Expression, KeyNotSelected, NoColumn, NoOrder, SelectedTwice};
+    use exobus_tables::TableError::{Expression, KeyNotSelected, NoColumn, NoComputation, NoOrder, SelectedTwice};
     let exit = match &error {
         SourceError::File(_) | SourceError::Memory { .. } => Exit::InputOutput,
         SourceError::Schema { .. }
@@ -60,7 +60,13 @@ pub(super) fn source_failure(error: SourceError) -> Failure {
         | SourceError::OtherFormat { .. }
         | SourceError::NotKnown { .. } => Exit::Usage,
         SourceError::Table {
-            error: Expression(_) | NoColumn { .. } | NoOrder { .. } | SelectedTwice { .. } | KeyNotSelected { .. },
+            error:
+                Expression(_)
+                | NoColumn { .. }
+                | NoComputation { .. }
+                | NoOrder { .. }
+                | SelectedTwice { .. }
+                | KeyNotSelected { .. },
             ..
         } => Exit::Usage,
         _ => Exit::DataWrong,

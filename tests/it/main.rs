@@ -26,6 +26,8 @@ mod objects;
 mod output;
 mod own_node;
 mod paths;
+#[cfg(feature = "sql")]
+mod queries;
 mod recovery;
 mod resume;
 mod shipped;

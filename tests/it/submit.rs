@@ -193,6 +193,8 @@ fn schemas_say_what_specs_may_say() {
             "group",
             "join",
             "map_batches",
+            #[cfg(feature = "sql")]
+            "query",
             "repartition",
             "shuffle",
             "sort",

@@ -490,7 +490,7 @@ pub(super) async fn end_of(door: &Door, record: &JobRecord) -> Result<JobEnd, Ap
     match outcome.map(|outcome| &outcome.result) {
         // It has said no more than that.
         Some(Err(_)) if record.state == JobState::Cancelled => Ok(JobEnd::failed(crate::task::JobError::Cancelled)),
-        Some(Err(reason)) => Ok(JobEnd::failed(crate::task::JobError::Program { message: reason.message.clone() })),
+        Some(Err(reason)) => Ok(JobEnd::failed(crate::task::JobError::program(&reason.message))),
         _ => Err(ApiError::new(
             "expired",
             format!("what job {} returned is kept for a day, and was not kept longer", record.job),

@@ -64,7 +64,7 @@ pub(crate) enum RunEnd {
 
 /// What of an error a program has worded itself may have secrets of the node in it; those of tasks are worded where they ran.
 fn without_secrets(mut error: JobError, printer: &Printer) -> JobError {
-    if let JobError::Program { message } | JobError::Panic { message } = &mut error {
+    if let JobError::Program { message, .. } | JobError::Panic { message } = &mut error {
         printer.hide(message);
     }
     error

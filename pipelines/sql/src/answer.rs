@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::cast::AsArray as _;
+use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_files::{FileError, Location, visit_files, visit_table_files};
@@ -69,6 +70,19 @@ pub(crate) fn first_rows(context: &mut TaskContext<'_>, params: FirstRowsParams)
     shown(&found.schema, &found.batches, found.is_all).map_err(TaskError::fatal)
 }
 
+/// Rows that are added at a time, at most.
+const AT_A_TIME: usize = 256;
+
+/// What rows take that point to no others.
+fn slice_bytes(rows: &RecordBatch) -> Result<usize, ArrowError> {
+    let of_column = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8View => Ok(column.as_string_view().lengths().map(|length| 16 + length as usize).sum()),
+        DataType::BinaryView => Ok(column.as_binary_view().lengths().map(|length| 16 + length as usize).sum()),
+        _ => column.to_data().get_slice_memory_size(),
+    };
+    rows.columns().iter().map(of_column).sum()
+}
+
 /// As many of these rows as people are shown.
 fn shown(schema: &Schema, batches: &[RecordBatch], is_all: bool) -> Result<Shown, ArrowError> {
     let fields = schema.fields().iter().map(|field| {
@@ -90,13 +104,17 @@ fn shown(schema: &Schema, batches: &[RecordBatch], is_all: bool) -> Result<Shown
             false => ControlFlow::Continue(()),
         })
     };
-    // Some at a time: the last of them is what may be beyond what is shown.
-    const AT_A_TIME: usize = 256;
     'all: for (number, batch) in batches.iter().enumerate() {
-        for from in (0..batch.num_rows()).step_by(AT_A_TIME) {
-            let end = (from + AT_A_TIME).min(batch.num_rows());
-            if add(&batch.slice(from, end - from))?.is_break() {
-                is_all &= number + 1 == batches.len() && end == batch.num_rows();
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let mut some = batch.slice(from, AT_A_TIME.min(batch.num_rows() - from));
+            while some.num_rows() > 0 && slice_bytes(&some)? > SHOWN_BYTES_MAX {
+                some = some.slice(0, some.num_rows() / 2);
+            }
+            let is_over = some.num_rows() == 0 || add(&some)?.is_break();
+            from += some.num_rows();
+            if is_over {
+                is_all &= number + 1 == batches.len() && from == batch.num_rows();
                 break 'all;
             }
         }

@@ -1,6 +1,6 @@
 //! The tables of a query, and all that a query may name.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -31,12 +31,6 @@ impl Catalog {
     /// The number of a table.
     pub(crate) fn number(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|(known, _)| known == name)
-    }
-
-    /// The names of all columns, in small letters.
-    pub(crate) fn columns(&self) -> BTreeSet<String> {
-        let fields = self.0.iter().flat_map(|(_, schema)| schema.fields());
-        fields.map(|field| field.name().to_lowercase()).collect()
     }
 }
 

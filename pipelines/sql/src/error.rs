@@ -52,6 +52,14 @@ impl SqlError {
         Self { position: self.position.or(position), ..self }
     }
 
+    /// The same about one line of the text, which others know as a text of its own.
+    pub(crate) fn in_line(self, line: u64) -> String {
+        match self.position.filter(|position| position.line == line) {
+            Some(Position { column, .. }) => format!("column {column}: {}", self.what),
+            None => self.what,
+        }
+    }
+
     fn at_span(self, span: Option<Span>) -> Self {
         span.map_or(self.clone(), |span| self.at(span.start.line, span.start.column))
     }
@@ -97,17 +105,33 @@ impl SqlError {
     }
 }
 
-/// Without the words by which the planner calls kinds of its errors.
-fn plainly(text: &str) -> String {
-    let kinds = ["Error during planning: ", "This feature is not implemented: ", "SQL error: ", "Schema error: "];
-    let text = kinds.iter().fold(text, |text, kind| text.strip_prefix(kind).unwrap_or(text));
+/// An error of DataFusion without the words by which it calls kinds of its errors, and with types as tables call them.
+pub(crate) fn plainly(text: &str) -> String {
+    const KINDS: [&str; 9] = [
+        "Error during planning: ",
+        "This feature is not implemented: ",
+        "SQL error: ",
+        "Schema error: ",
+        "Execution error: ",
+        "Arrow error: ",
+        "Cast error: ",
+        "Compute error: ",
+        "Optimizer rule 'simplify_expressions' failed\ncaused by\n",
+    ];
+    const TYPES: [(&str, &str); 5] =
+        [("Utf8View", "text"), ("Utf8", "text"), ("BinaryView", "binary"), ("Int64", "int64"), ("Float64", "float64")];
+    let mut text = text;
+    while let Some(rest) = KINDS.iter().find_map(|kind| text.strip_prefix(kind)) {
+        text = rest;
+    }
+    let text = TYPES.iter().fold(text.to_owned(), |text, (kind, name)| text.replace(kind, name));
     let mut letters = text.chars();
     match letters.next() {
         // A sentence behind a place begins small, unless its first word is a name.
         Some(first) if text.chars().nth(1).is_some_and(char::is_lowercase) => {
             first.to_lowercase().chain(letters).collect()
         }
-        _ => text.to_owned(),
+        _ => text,
     }
 }
 

@@ -1,22 +1,20 @@
 //! How people ask, and what runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use exobus_actors::job_kind;
 use exobus_actors::spec::{Field, Fields, Need, Plan, SpecCode, SpecError, Takes};
-use exobus_files::Location;
 use exobus_queries::kinds::{ONLINE, online};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY};
-use exobus_tables::hint::{did_you_mean, nearest};
 use exobus_tables::kinds::{COMPRESSION, FILE_BYTES, FORMAT, ROW_GROUP_ROWS, VERIFY, writing};
 
-use crate::program::{NamedTable, Online, SqlQuery};
-use crate::text::{self, TableName};
+use crate::program::{Online, SqlQuery, scratch_beside};
+use crate::text::{self, TableNames};
 
 const SQL: Field = Field::new(
     "sql",
     Takes::Text,
-    "\"SELECT city, sum(price) AS total FROM 'sales/*.parquet' GROUP BY city ORDER BY total DESC LIMIT 10\"",
+    "\"SELECT city, sum(price) AS total FROM '/data/sales/*.parquet' GROUP BY city ORDER BY total DESC LIMIT 10\"",
     "The query: a SELECT, with files in quotes where it names tables. EXPLAIN before it says how it would be done.",
 )
 .needed(Need::Always)
@@ -47,7 +45,8 @@ const OWN: [Field; 6] = [
         Takes::Writes,
         "\"/data/totals.steps\"",
         "A folder, which all nodes reach, for what steps of the query write until the answer is there. Unless it is said, that beside `output` whose name has `.steps` behind it; one of both is needed.",
-    ),
+    )
+    .shown(),
     Field::new(
         "rows",
         Takes::Number(0, 1_000_000),
@@ -84,22 +83,17 @@ fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
 
 fn explain(fields: &Fields<'_>) -> Result<Plan, SpecError> {
     let text = fields.text("sql").unwrap_or_default();
-    let is_explained = text::parse(text).is_ok_and(|parsed| parsed.explains);
-    let text = if is_explained { text.to_owned() } else { format!("EXPLAIN {text}") };
-    Plan::of(SqlQuery::NAME, &asked(fields, &text)?)
+    Plan::of(SqlQuery::NAME, &SqlQuery { explains: true, ..asked(fields, text)? })
 }
 
 fn asked(fields: &Fields<'_>, text: &str) -> Result<SqlQuery, SpecError> {
     let parsed = text::parse(text).map_err(|error| invalid("sql", error.to_string()))?;
     let named = named(fields)?;
     let directory = fields.paths("directory").into_iter().next();
-    let tables = parsed.tables.iter().map(|table| found(table, &named, directory.as_deref()));
-    let tables = tables.collect::<Result<Vec<_>, _>>()?;
-    if let Some((unused, _)) = named.iter().find(|(name, _)| tables.iter().all(|table| table.name != *name)) {
-        return Err(invalid("tables", format!("the query names no table {unused}")));
-    }
+    let tables = TableNames { named: &named, directory: directory.as_deref() }.resolved(&parsed);
+    let tables = tables.map_err(|error| invalid("sql", error.to_string()))?;
     let output = fields.path("output");
-    let beside = output.as_deref().map(beside);
+    let beside = output.as_deref().map(scratch_beside);
     let scratch = fields.path("scratch").or(beside).ok_or_else(|| {
         let what = "a query is done in steps, which write files until the answer is there: say `scratch`, a folder that all nodes reach, or `output`, beside which it is made";
         invalid("scratch", what.to_owned())
@@ -118,13 +112,6 @@ fn asked(fields: &Fields<'_>, text: &str) -> Result<SqlQuery, SpecError> {
     Ok(query)
 }
 
-/// The folder beside one in which steps write.
-fn beside(output: &Path) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(".steps");
-    name.into()
-}
-
 /// The names that are given to files.
 fn named(fields: &Fields<'_>) -> Result<Vec<(String, PathBuf)>, SpecError> {
     let of = |text: &str| match text.split_once('=') {
@@ -134,37 +121,6 @@ fn named(fields: &Fields<'_>) -> Result<Vec<(String, PathBuf)>, SpecError> {
         _ => Err(invalid("tables", format!("{text:?} gives no name to files: NAME=FILES"))),
     };
     fields.texts("tables").into_iter().map(of).collect()
-}
-
-/// The table that a query names.
-fn found(table: &TableName, named: &[(String, PathBuf)], directory: Option<&Path>) -> Result<NamedTable, SpecError> {
-    let TableName { name, is_quoted, place: (line, column) } = table;
-    let known = named.iter().find(|(known, _)| known == name || *is_quoted && *known == name.to_lowercase());
-    let path = match known {
-        Some((_, files)) => files.clone(),
-        None if *is_quoted => PathBuf::from(name),
-        None => {
-            let names: Vec<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
-            let hint = nearest(name, &names).map_or_else(
-                || format!("files go into quotes, FROM '{name}', and --table {name}=FILES gives them a name"),
-                did_you_mean,
-            );
-            return Err(invalid("sql", format!("line {line}, column {column}: no table {name}; {hint}")));
-        }
-    };
-    let location = Location::from(&path);
-    let path = match (location.scheme(), directory) {
-        (None, Some(directory)) if path.is_relative() => directory.join(path),
-        (None, None) if path.is_relative() => {
-            let what = format!(
-                "line {line}, column {column}: {} does not say which folder it is in: begin it with one, or say `directory`",
-                path.display()
-            );
-            return Err(invalid("sql", what));
-        }
-        _ => path,
-    };
-    Ok(NamedTable { name: name.clone(), inputs: vec![path], reading: Default::default() })
 }
 
 fn invalid(at: &str, message: String) -> SpecError {

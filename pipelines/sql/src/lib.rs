@@ -9,6 +9,7 @@
 //! - [`lower`], [`conditions`]: the same as operators that there are, and as conditions that tables have;
 //! - [`plan`]: these operators;
 //! - [`rows`]: what becomes of rows one by one: the language of [`exobus_tables::reading::Computed`];
+//! - [`select`]: lists of expressions, for who reads tables otherwise;
 //! - [`program`], [`answer`]: what does it, and what it answers;
 //! - [`kinds`]: how people ask.
 
@@ -23,6 +24,7 @@ mod lower;
 pub mod plan;
 pub mod program;
 pub mod rows;
+mod select;
 pub mod text;
 
 use std::sync::Arc;
@@ -39,7 +41,10 @@ use self::text::Parsed;
 /// # Errors
 /// What is wrong with it, or for what of it there is no operator.
 pub fn plan(parsed: Parsed, catalog: &Catalog, now: i64) -> Result<Plan, SqlError> {
-    lower::lower(&logical::logical(parsed, catalog, now)?, catalog)
+    text::with_room(|| {
+        let written = parsed.written.clone();
+        lower::lower(&logical::logical(parsed, catalog, Some(now))?, catalog, &written)
+    })
 }
 
 impl<N: Into<String>> FromIterator<(N, Schema)> for Catalog {

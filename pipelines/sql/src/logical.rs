@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use datafusion_common::config::ConfigOptions;
-use datafusion_expr::LogicalPlan;
+use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion_expr::{Expr, LogicalPlan};
 use datafusion_optimizer::{
     Analyzer, Optimizer, OptimizerContext, OptimizerRule, decorrelate_lateral_join::DecorrelateLateralJoin,
     decorrelate_predicate_subquery::DecorrelatePredicateSubquery, eliminate_cross_join::EliminateCrossJoin,
@@ -21,11 +22,11 @@ use exobus_tables::hint::{did_you_mean, nearest};
 
 use crate::SqlError;
 use crate::catalog::{Catalog, Context};
+use crate::rows::constant_error;
 use crate::text::Parsed;
 
-/// Binds a query to tables, and optimises it. `now`: when it was asked, in microseconds since 1970.
-pub(crate) fn logical(mut parsed: Parsed, catalog: &Catalog, now: i64) -> Result<LogicalPlan, SqlError> {
-    parsed.fold_columns(&catalog.columns());
+/// Binds a query to tables, and optimises it. `now`: when it was asked, in microseconds since 1970; `None`: that is nothing to go by.
+pub(crate) fn logical(parsed: Parsed, catalog: &Catalog, now: Option<i64>) -> Result<LogicalPlan, SqlError> {
     let mut options = ConfigOptions::default();
     // A subquery of one value becomes a join, which is one of the operators that there are.
     options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
@@ -39,10 +40,81 @@ pub(crate) fn logical(mut parsed: Parsed, catalog: &Catalog, now: i64) -> Result
     let planner = SqlToRel::new_with_options(&context, said);
     let bound = planner.sql_statement_to_plan(Statement::Query(parsed.query));
     let bound = bound.map_err(|error| with_function(error.into(), &context))?;
+    check_size(&bound)?;
     let analyzed = Analyzer::new().execute_and_check(bound, &options, |_, _| {})?;
-    let now = DateTime::<Utc>::from_timestamp_micros(now).unwrap_or_default();
-    let config = OptimizerContext::new_with_config_options(options).with_query_execution_start_time(now);
+    check(&analyzed)?;
+    let config = OptimizerContext::new_with_config_options(options).without_query_execution_start_time();
+    let config = match now {
+        None => config,
+        Some(now) => {
+            config.with_query_execution_start_time(DateTime::<Utc>::from_timestamp_micros(now).unwrap_or_default())
+        }
+    };
     Ok(Optimizer::with_rules(rules()).optimize(analyzed, &config, |_, _| {})?)
+}
+
+/// Parts of a plan at most, each `WITH` as often as it is used: planning takes longer than in proportion to them.
+const PARTS_MAX: usize = 3000;
+
+/// Refuses a plan that is too large.
+fn check_size(plan: &LogicalPlan) -> Result<(), SqlError> {
+    let (mut parts, mut left) = (0, vec![plan]);
+    while let Some(plan) = left.pop() {
+        parts += 1;
+        if parts > PARTS_MAX {
+            let what =
+                format!("the query has more than {PARTS_MAX} parts, what WITH names counted as often as it is used");
+            return Err(SqlError::new(what));
+        }
+        left.extend(plan.inputs());
+    }
+    Ok(())
+}
+
+/// Refuses what the rules would make something else of: a subquery that is one value may have several rows, and constants may not fit their type.
+fn check(plan: &LogicalPlan) -> Result<(), SqlError> {
+    let mut refused = None;
+    plan.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expression| {
+            expression.apply(|expression| {
+                refused = refused.take().or_else(|| refusal(expression));
+                Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })
+    })?;
+    refused.map_or(Ok(()), Err)
+}
+
+fn refusal(expression: &Expr) -> Option<SqlError> {
+    match expression {
+        Expr::ScalarSubquery(subquery) if subquery.subquery.max_rows().is_none_or(|rows| rows > 1) => {
+            let what = "a subquery that stands for a value may have more than one row: give it an aggregate without GROUP BY, or LIMIT 1";
+            let span = subquery.spans.first();
+            let error = SqlError::new(what);
+            Some(span.map_or(error.clone(), |span| error.at(span.start.line, span.start.column)))
+        }
+        Expr::BinaryExpr(_) if expression.column_refs().is_empty() && !has_others(expression) => {
+            constant_error(expression).map(|what| SqlError::new(format!("{expression}: {what}")))
+        }
+        _ => None,
+    }
+}
+
+/// Whether there is something in it that is known later, or costs what nobody knows.
+fn has_others(expression: &Expr) -> bool {
+    let is_one = |expression: &Expr| {
+        Ok(matches!(
+            expression,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+                | Expr::ScalarFunction(_)
+        ))
+    };
+    expression.exists(is_one).unwrap_or(true)
 }
 
 /// The rules after which a plan has the operators that there are. Those are left out that only suit DataFusion's own: a value that occurs twice is not worked out once, distinct values are counted by one

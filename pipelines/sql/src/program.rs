@@ -1,10 +1,9 @@
 //! The program that answers a query: step by step, each of which is a job over tables that reads files and writes files.
 //!
-//! What steps write lies in a folder of the job in a scratch folder until the answer is there, as files of Arrow that are whole: a query that goes on after its host was lost goes on behind the last step that was done.
+//! What steps write lies in a folder of the job in a scratch folder until the answer is there, as files of Parquet that are whole: a query that goes on after its host was lost goes on behind the last step that was done.
 
 use std::path::{Path, PathBuf};
 
-use arrow_schema::Schema;
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::JobId;
 use exobus_actors::program;
@@ -17,14 +16,15 @@ use exobus_queries::online::{OnlineGroup, online_group};
 use exobus_queries::stopping::Until;
 use exobus_shuffle::Strategy;
 use exobus_shuffle::jobs::outputs;
+use exobus_tables::block::Layout;
 use exobus_tables::jobs::convert::{ConvertTable, convert};
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
 use exobus_tables::jobs::group::{GroupTable, group};
 use exobus_tables::jobs::join::{Broadcast, JoinTables, join};
 use exobus_tables::jobs::sort::{SortTable, sort};
-use exobus_tables::jobs::{Rewrite, Rewritten, WriteOptions, columns};
+use exobus_tables::jobs::{Found, Rewrite, Rewritten, WriteOptions, find};
 use exobus_tables::reading::ReadOptions;
-use exobus_tables::sinks::OutputFormat;
+use exobus_tables::sinks::{Compression, OutputFormat};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -77,6 +77,9 @@ pub struct SqlQuery {
     /// Whether folders are read that a job has claimed and not committed.
     #[serde(default)]
     pub partial: bool,
+    /// Whether it is only to be said how it would be done, as also `EXPLAIN` says.
+    #[serde(default)]
+    pub explains: bool,
     /// What is shown before the answer is there; `None`: nothing.
     pub online: Option<Online>,
     /// How many rows of the answer are returned where it has no folder.
@@ -108,58 +111,74 @@ pub struct Answered {
 /// What is wrong with it, with its place; what it asks for that there is no operator for; those of jobs over tables.
 #[program(name = "query.sql", version = 1, give_back = give_back, paths = paths)]
 pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobError> {
-    let parsed = text::parse(&params.text).map_err(JobError::program)?;
-    let mut catalog = Catalog::default();
-    let mut layouts = Vec::new();
-    for table in &params.tables {
-        let schema = columns(&futures, table.inputs.clone(), table.reading.clone(), params.partial).await?;
-        layouts.push((table.name.clone(), encoded(&schema)?));
-        catalog.add(&table.name, schema);
+    let mut params = params;
+    let folder = params.scratch.join(futures.job().to_string());
+    let (of_job, scratch) = (folder.clone(), params.owned_scratch());
+    let job = futures.job();
+    futures.when_over(move || clear(job, &of_job, scratch.as_deref()));
+    let (mut tables, mut first) = (Vec::new(), None);
+    for NamedTable { name, inputs, reading } in &params.tables {
+        let Found { schema, format } = find(&futures, inputs.clone(), reading.clone(), params.partial).await?;
+        let layout = Layout::new(&schema).map_err(JobError::program)?;
+        tables.push((name.clone(), ByteBuf::from(layout.encode())));
+        first.get_or_insert(format);
     }
-    let (now, explains, text) = (futures.now().as_micros() as i64, parsed.explains, params.text.clone());
-    // Once: another release might plan it otherwise.
-    let planned = futures.compute(move || planned(&text, &layouts, now)).await?;
-    let plan: Plan = planned.map_err(JobError::program)?;
+    // What steps write is nobody's to go by.
+    params.writing.format = params.writing.format.or(first);
+    let now = futures.now().as_micros() as i64;
+    let asked = futures.put_value(&(&params.text, &tables))?;
+    let planned = futures.submit(make_plan, &PlanParams { now, version: VERSION }, &[asked.arg()])?;
+    let (plan, explains) = match futures.get_value(&planned).await? {
+        Planned::Plan { plan, explains } => (plan, explains || params.explains),
+        Planned::Refused(what) => return Err(JobError::request(what)),
+    };
     if plan.version != VERSION {
-        let what = format!(
-            "the query was planned as version {}, and this release does version {VERSION}: ask it again",
-            plan.version
-        );
+        let (version, what) = (plan.version, "ask it again");
+        let what =
+            format!("the query was planned as version {version}, and this release does version {VERSION}: {what}");
         return Err(JobError::program(what));
     }
     if explains {
         let names: Vec<String> = params.tables.iter().map(|table| table.name.clone()).collect();
-        let mut explained = plan.describe(&names).to_string();
-        let online = plan.online().err().map_or("    --online shows it before it is done".to_owned(), |why| {
-            format!("    --online shows nothing before it is done: {why}")
-        });
-        explained = format!("{explained}\n{online}");
+        let online = match plan.online() {
+            Ok(_) => "--online shows it before it is done".to_owned(),
+            Err(why) => format!("--online shows nothing before it is done: {why}"),
+        };
+        let explained = format!("{}\n    {online}", plan.describe(&names));
         return Ok(Answered { explained: Some(explained), ..Answered::default() });
     }
-    let folder = params.scratch.join(futures.job().to_string());
-    let run = Run { futures: &futures, params: &params, folder: folder.clone() };
-    let answered = run.answer(&plan).await?;
-    if !plan.steps.is_empty() || answered.1 {
-        futures.ready(&futures.submit(clear, &ClearParams { folder, scratch: params.scratch.clone() }, &[])?).await?;
-    }
-    Ok(answered.0)
+    Run { futures: &futures, params: &params, folder }.answer(&plan).await
 }
 
-/// The layout of a schema, as it travels.
-fn encoded(schema: &Schema) -> Result<ByteBuf, JobError> {
-    let layout = exobus_tables::block::Layout::new(schema).map_err(JobError::program)?;
-    Ok(ByteBuf::from(layout.encode()))
+/// What `make_plan` is told. Its only argument is the text of the query, and the names of its tables with the layouts of their rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PlanParams {
+    /// When the query was asked, in microseconds since 1970.
+    now: i64,
+    version: u32,
 }
 
-/// A plan, or what is wrong with the query.
-fn planned(text: &str, layouts: &[(String, ByteBuf)], now: i64) -> Result<Plan, String> {
+/// What came of planning.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Planned {
+    Plan { plan: Box<Plan>, explains: bool },
+    Refused(String),
+}
+
+/// Plans a query: once, as long as what comes of it is not lost. A plan that is made again and is another one, by another release, ends the job (law 4).
+#[task(name = "query.plan", deterministic = true)]
+fn make_plan(context: &mut TaskContext<'_>, params: PlanParams) -> Result<Planned, TaskError> {
+    let (text, tables): (String, Vec<(String, ByteBuf)>) =
+        rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)?;
     let mut catalog = Catalog::default();
-    for (name, layout) in layouts {
-        let layout = exobus_tables::block::Layout::decode(layout).map_err(|error| error.to_string())?;
-        catalog.add(name, layout.schema().clone());
+    for (name, layout) in &tables {
+        catalog.add(name, Layout::decode(layout).map_err(TaskError::fatal)?.schema().clone());
     }
-    let parsed = text::parse(text).map_err(|error| error.to_string())?;
-    crate::plan(parsed, &catalog, now).map_err(|error| error.to_string())
+    let planned = text::parse(&text).and_then(|parsed| {
+        let explains = parsed.explains;
+        Ok(Planned::Plan { plan: Box::new(crate::plan(parsed, &catalog, params.now)?), explains })
+    });
+    Ok(planned.unwrap_or_else(|error| Planned::Refused(error.to_string())))
 }
 
 /// A query on its way.
@@ -196,13 +215,14 @@ impl Run<'_> {
         Rewrite { inputs, output, reading, writing, strategy: self.params.strategy, partial }
     }
 
-    /// Where a step writes, and how.
+    /// Where a step writes, and how: as Parquet, whose row groups are as small as any node needs them.
     fn to_scratch(&self, step: usize) -> (PathBuf, WriteOptions) {
-        (self.step_folder(step), WriteOptions { format: Some(OutputFormat::Arrow), ..WriteOptions::default() })
+        let (format, compression) = (Some(OutputFormat::Parquet), Some(Compression::Lz4));
+        (self.step_folder(step), WriteOptions { format, compression, ..WriteOptions::default() })
     }
 
-    /// Does what a plan says; and whether something was written to the scratch folder that is no step.
-    async fn answer(&self, plan: &Plan) -> Result<(Answered, bool), JobError> {
+    /// Does what a plan says.
+    async fn answer(&self, plan: &Plan) -> Result<Answered, JobError> {
         let mut answered = Answered { steps: plan.steps.len() as u64, ..Answered::default() };
         let online = self.params.online.and_then(|online| match plan.online() {
             Ok(_) => Some(online),
@@ -234,7 +254,7 @@ impl Run<'_> {
                     answered.online = Some(early);
                     match did {
                         Some(did) => did,
-                        None => return Ok((answered, true)),
+                        None => return Ok(answered),
                     }
                 }
                 (step, _) => self.step(step, to).await?,
@@ -254,7 +274,7 @@ impl Run<'_> {
                 written = Some(did);
             }
             answered.written = written;
-            return Ok((answered, false));
+            return Ok(answered);
         }
         let (mut inputs, mut reading) = self.reads(rows);
         let mut wanted = slice.rows.unwrap_or(u64::MAX);
@@ -277,7 +297,7 @@ impl Run<'_> {
         // As many as were asked for are all that there are to be.
         shown.is_all |= shown.rows == count && slice.rows.is_some_and(|rows| rows <= count);
         answered.shown = shown;
-        Ok((answered, is_copied))
+        Ok(answered)
     }
 
     async fn step(&self, step: &Step, to: (PathBuf, WriteOptions)) -> Result<Rewritten, JobError> {
@@ -333,29 +353,16 @@ fn range(slice: Slice) -> Option<std::ops::Range<u64>> {
     (!slice.is_all()).then_some(slice.skip..end)
 }
 
-/// What [`clear`] is told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct ClearParams {
-    /// Of the job.
-    #[serde(with = "exobus_actors::paths")]
-    folder: PathBuf,
-    /// What that is in.
-    #[serde(with = "exobus_actors::paths")]
-    scratch: PathBuf,
-}
-
-/// Removes what steps have written.
-#[task(name = "query.clear")]
-fn clear(context: &mut TaskContext<'_>, params: ClearParams) -> Result<(), TaskError> {
-    context.check_path(&params.folder)?;
-    cleared(&params.folder, &params.scratch).map_err(TaskError::fatal)
-}
-
-fn cleared(folder: &Path, scratch: &Path) -> Result<(), exobus_files::FileError> {
-    remove(folder)?;
-    // Others may be in it.
-    let _ = std::fs::remove_dir(scratch);
-    Ok(())
+/// Removes what steps of a job that is over have written, and the folder that it was in, where that was made for it.
+fn clear(job: JobId, folder: &Path, scratch: Option<&Path>) {
+    let removed = remove(folder);
+    if let Err(error) = removed {
+        tracing::warn!(job_id = %job, %error, "what steps of a query have written is left");
+    }
+    if let Some(scratch) = scratch {
+        // Others may be in it.
+        let _ = std::fs::remove_dir(scratch);
+    }
 }
 
 fn paths(params: &SqlQuery) -> Paths {
@@ -368,9 +375,14 @@ fn give_back(job: JobId, params: SqlQuery) {
     if let Some(output) = params.output.first() {
         outputs::give_back(job, output);
     }
-    if let Err(error) = cleared(&params.scratch.join(job.to_string()), &params.scratch) {
-        tracing::warn!(job_id = %job, %error, "what steps of a query have written is left");
-    }
+    clear(job, &params.scratch.join(job.to_string()), params.owned_scratch().as_deref());
+}
+
+/// The folder beside that of an answer in which steps write.
+pub(crate) fn scratch_beside(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".steps");
+    name.into()
 }
 
 impl SqlQuery {
@@ -383,15 +395,27 @@ impl SqlQuery {
     /// The field of a spec that says it, and what.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let scratch = Location::from(&self.scratch);
-        match scratch.scheme() {
-            Some(scheme) => Err((
-                "scratch",
-                format!(
-                    "what steps of a query write is kept in folders of file systems, and {scheme}: is none: say another --scratch"
-                ),
-            )),
-            None => Ok(()),
+        if let Some(scheme) = scratch.scheme() {
+            let what = format!(
+                "what steps of a query write is kept in folders of file systems, and {scheme}: is none: say another --scratch"
+            );
+            return Err(("scratch", what));
         }
+        let read = self.tables.iter().flat_map(|table| &table.inputs);
+        if let Some(other) = self.output.iter().chain(read).find(|other| self.scratch.starts_with(other)) {
+            let (scratch, other) = (self.scratch.display(), other.display());
+            return Err((
+                "scratch",
+                format!("{scratch} is in {other}, which is the query's: steps write to another folder"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The scratch folder, where it was made for this query.
+    fn owned_scratch(&self) -> Option<PathBuf> {
+        let beside = self.output.first().map(|output| scratch_beside(output));
+        beside.filter(|beside| *beside == self.scratch)
     }
 
     /// A query that returns the first rows of its answer.
@@ -404,6 +428,7 @@ impl SqlQuery {
             writing: WriteOptions::default(),
             strategy: None,
             partial: false,
+            explains: false,
             online: None,
             rows_shown: 1000,
         }

@@ -18,7 +18,7 @@ use crate::rows::{viewed, viewed_type};
 impl Lowering<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &logical_plan::Aggregate) -> Result<Relation, SqlError> {
         let relation = self.relation(&aggregate.input)?;
-        let relation = self.whole(relation);
+        let relation = self.whole(relation)?;
         let in_schema = aggregate.input.schema();
         let mut columns = Projected::default();
         let (mut by, mut outputs) = (Vec::<String>::new(), Vec::new());
@@ -57,16 +57,18 @@ impl Lowering<'_> {
             fields.push(bound.output_field().with_nullable(true));
         }
         let schema = Arc::new(viewed(&Schema::new(fields)));
+        let mut casts = Vec::new();
         for (output, field) in outputs.iter_mut().zip(aggregate.schema.fields()) {
             let Expr::Column(Column { name, .. }) = &*output else { continue };
             let (known, expected) = (schema.field_with_name(name).map(|known| known.data_type()), field.data_type());
             if known.is_ok_and(|known| *known != viewed_type(expected)) {
+                casts.push((name.clone(), expected.clone()));
                 *output = cast(output.clone(), expected.clone());
             }
         }
         let Relation { origin, schema: read, keep, .. } = relation;
-        let input = Input { origin, schema: read, keep, columns, selects: true };
-        self.drafts.push(Draft::Group(Group { input, by, aggregates, having: None, top: None }));
+        let input = Input { origin, schema: read, keep, columns, selects: true, first: None };
+        self.drafts.push(Draft::Group(Group { input, by, aggregates, having: None, top: None, casts }));
         let origin = Origin::Steps(vec![self.drafts.len() - 1]);
         Ok(Relation { columns: outputs, ..Relation::of(origin, &schema, []) })
     }
@@ -83,12 +85,26 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
         Expr::AggregateFunction(function) => function,
         other => return Err(SqlError::refused(other)),
     };
-    let AggregateFunctionParams { args, distinct, filter, order_by, .. } = params;
+    let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
     let name = func.name();
     let refused = |why: &str| Err(SqlError::new(format!("{expr}: {why}")));
     if !order_by.is_empty() {
         return refused(
             "values of a group come in no order; row_number() OVER (PARTITION BY .. ORDER BY ..) = 1 leaves the first row of each",
+        );
+    }
+    if null_treatment.is_some() {
+        return refused(
+            "IGNORE NULLS and RESPECT NULLS have no operator here: FILTER (WHERE .. IS NOT NULL) leaves nulls out",
+        );
+    }
+    let takes = if matches!(name, "percentile_cont" | "quantile_cont") { 2 } else { 1 };
+    if args.len() > takes {
+        return refused("it is of one value of each row");
+    }
+    if filter.is_some() && matches!(name, "first_value" | "last_value") {
+        return refused(
+            "rows that are left out would count as the first and the last ones: leave them out in a subquery",
         );
     }
     let mut args = args.iter();
@@ -139,6 +155,15 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
 }
 
 impl Group {
+    /// The aggregate of which this is nothing but the type that the query has for it.
+    pub(super) fn cast_of(&self, expr: &Expr) -> Option<String> {
+        let Expr::Cast(cast) = expr else { return None };
+        let Expr::Column(column) = cast.expr.as_ref() else { return None };
+        let is_it =
+            |(name, data_type): &(String, DataType)| *name == column.name && data_type == cast.field.data_type();
+        self.casts.iter().any(is_it).then(|| column.name.clone())
+    }
+
     /// Calls columns by these names which are those of a relation over what is written, each once.
     pub(super) fn rename(&mut self, relation: &mut Relation, names: &[String]) {
         let mut fields: Vec<_> = relation.schema.fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -160,7 +185,10 @@ impl Group {
             }
             let is_looked_at = self.aggregates.iter().any(|aggregate| aggregate.column.as_ref() == Some(&from));
             match self.aggregates.iter_mut().find(|aggregate| aggregate.name == from) {
-                Some(aggregate) => aggregate.name.clone_from(to),
+                Some(aggregate) => {
+                    aggregate.name.clone_from(to);
+                    self.casts.iter_mut().filter(|(name, _)| *name == from).for_each(|(name, _)| name.clone_from(to));
+                }
                 // What an aggregate looks at, too, keeps its name.
                 None if is_looked_at => continue,
                 None => {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
 use datafusion_common::{Column, JoinType, NullEquality};
-use datafusion_expr::{Expr, lit, logical_plan};
+use datafusion_expr::utils::split_conjunction_owned;
+use datafusion_expr::{Expr, LogicalPlan, lit, logical_plan, when};
 use exobus_tables::jobs::join::{JoinKind, JoinQuery, Pair};
 
 use super::projected::Projected;
@@ -37,13 +38,9 @@ impl Lowering<'_> {
             ));
         }
         let is_inner = kind == JoinKind::Inner;
-        if join.filter.is_some() && !is_inner {
-            let what = format!("a join of kind {kind} with a condition of both tables beside what is equal");
-            return Err(SqlError::refused(what));
-        }
         let left = self.relation(&join.left)?;
         let right = self.relation(&join.right)?;
-        let (left, right) = (self.whole(left), self.whole(right));
+        let (left, right) = (self.whole(left)?, self.whole(right)?);
         let over = |(of_left, of_right): &(Expr, Expr)| {
             Ok((left.over(of_left, join.left.schema())?, right.over(of_right, join.right.schema())?))
         };
@@ -52,12 +49,31 @@ impl Lowering<'_> {
             // Each row with each: all have one key.
             on.push((lit(1_i32), lit(1_i32)));
         }
+        let mut of_both = Vec::new();
+        for condition in join.filter.iter().cloned().flat_map(split_conjunction_owned) {
+            let is_of =
+                |plan: &LogicalPlan| condition.column_refs().iter().all(|column| plan.schema().has_column(column));
+            // A row that does not meet it matches none, as one whose key is null: where it is kept all the same.
+            let (key, _) = &mut on[0];
+            if !is_inner && is_of(&join.left) {
+                let condition = left.over(&condition, join.left.schema())?;
+                *key = when(condition, key.clone()).end()?;
+            } else if !is_inner && is_of(&join.right) {
+                let condition = right.over(&condition, join.right.schema())?;
+                on[0].1 = when(condition, on[0].1.clone()).end()?;
+            } else if is_inner {
+                of_both.push(condition);
+            } else {
+                let what = format!("a join of kind {kind} with a condition of both tables beside what is equal");
+                return Err(SqlError::refused(what));
+            }
+        }
         let mut relation = match is_turned {
             false => self.joined(kind, left, right, on)?,
             true => self.joined(kind, right, left, on.into_iter().map(|(left, right)| (right, left)).collect())?,
         };
-        if let Some(filter) = &join.filter {
-            relation.keep(relation.over(filter, &join.schema)?);
+        for condition in &of_both {
+            relation.keep(relation.over(condition, &join.schema)?);
         }
         Ok(relation)
     }
@@ -118,6 +134,7 @@ impl Lowering<'_> {
             keep: relation.keep,
             columns,
             selects: false,
+            first: None,
         };
         let (left, right) = (input(left, left_columns), input(right, right_columns));
         self.drafts.push(Draft::Join { left, right, query });

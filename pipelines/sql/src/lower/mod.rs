@@ -8,9 +8,11 @@ mod joins;
 mod projected;
 mod relation;
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use datafusion_common::Column;
 use datafusion_expr::expr::{self, WindowFunction};
 use datafusion_expr::logical_plan::{FetchType, Filter, Limit, Projection, SkipType, Sort, Window};
 use datafusion_expr::utils::split_conjunction_owned;
@@ -27,19 +29,66 @@ use crate::SqlError;
 use crate::catalog::Catalog;
 use crate::conditions;
 use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION};
+use crate::rows::First;
 
 /// The operators of a plan of DataFusion.
 ///
 /// # Errors
 /// There are none for some part of it.
-pub(crate) fn lower(plan: &LogicalPlan, catalog: &Catalog) -> Result<Plan, SqlError> {
-    let mut lowering = Lowering { catalog, drafts: Vec::new() };
+pub(crate) fn lower(plan: &LogicalPlan, catalog: &Catalog, written: &Written) -> Result<Plan, SqlError> {
+    let mut lowering = Lowering::new(catalog);
     let relation = lowering.relation(plan)?;
-    lowering.answer(relation, plan)
+    lowering.answer(relation, plan, written)
 }
+
+/// Of no more rows those are left out where they are read that cannot be among the first ones: a batch has some thousands.
+const FIRST_MAX: u64 = 1 << 14;
+
+/// The columns of a plan that looks at rows one by one, and leaves none out: their names, and what they are.
+///
+/// # Errors
+/// It does more.
+pub(crate) fn selected(
+    plan: &LogicalPlan,
+    catalog: &Catalog,
+    written: &Written,
+) -> Result<Vec<(String, Expr)>, SqlError> {
+    let mut lowering = Lowering::new(catalog);
+    let relation = lowering.relation(plan)?;
+    if !lowering.drafts.is_empty() || !relation.keep.is_empty() || !relation.slice.is_all() {
+        return Err(SqlError::new("expressions are of one row here; `exobus query` has aggregates and more"));
+    }
+    Ok(names(plan, &relation, written).into_iter().zip(relation.columns).collect())
+}
+
+/// What the columns of a relation are called: as the plan has it, but as the table does where the query names a column of it.
+fn names(plan: &LogicalPlan, relation: &Relation, written: &Written) -> Vec<String> {
+    let mut names = Vec::<String>::new();
+    for (field, column) in plan.schema().fields().iter().zip(&relation.columns) {
+        let own = match column {
+            Expr::Column(column) if column.name.to_lowercase() == *field.name() => column.name.clone(),
+            _ => written.get(field.name()).unwrap_or(field.name()).clone(),
+        };
+        // Two tables may have a column of one name.
+        let is_free = |name: &String| names.iter().all(|other| other.to_lowercase() != name.to_lowercase());
+        let numbered = (1..).map(|number| format!("{own}_{number}"));
+        let name = std::iter::once(own.clone()).chain(numbered).find(is_free);
+        names.extend(name);
+    }
+    names
+}
+
+/// Steps of a query at most.
+const STEPS_MAX: usize = 200;
+
+/// What the number of a row in its part is called, which nobody knows.
+const ROW_NUMBER: &str = "the number of a row in its part";
 
 /// What there is of windows.
 const NO_WINDOW: &str = "a window has no operator here, but for the first rows of parts: row_number() OVER (PARTITION BY .. ORDER BY ..) in QUALIFY, or in the WHERE of what is around it, compared with a number";
+
+/// How names of columns are written, by these in small letters.
+type Written = BTreeMap<String, String>;
 
 /// A step before it is known what its columns are called in the end.
 enum Draft {
@@ -58,6 +107,8 @@ struct Input {
     columns: Projected,
     /// Whether the operator looks at the columns that it wants by itself.
     selects: bool,
+    /// Rows that cannot be among the first ones are not wanted.
+    first: Option<First>,
 }
 
 /// Groups.
@@ -68,6 +119,8 @@ struct Group {
     aggregates: Vec<Aggregate>,
     having: Option<Expression>,
     top: Option<Top>,
+    /// Aggregates that are of another type than the query has them, and of which: no value of theirs is another one there.
+    casts: Vec<(String, DataType)>,
 }
 
 impl Input {
@@ -79,7 +132,7 @@ impl Input {
 impl Draft {
     fn step(self) -> Result<Step, SqlError> {
         Ok(match self {
-            Self::Group(Group { input, by, aggregates, having, top }) => {
+            Self::Group(Group { input, by, aggregates, having, top, .. }) => {
                 Step::Group { rows: input.rows()?, query: GroupQuery { by, aggregates, having, top } }
             }
             Self::Join { left, right, query } => Step::Join { left: left.rows()?, right: right.rows()?, query },
@@ -93,11 +146,44 @@ impl Draft {
 struct Lowering<'a> {
     catalog: &'a Catalog,
     drafts: Vec<Draft>,
+    /// Plans for which there are steps, and the rows of those.
+    known: HashMap<LogicalPlan, Relation>,
+    /// Steps whose rows are read more than once: nothing more is done of them in the step itself.
+    shared: BTreeSet<usize>,
 }
 
-impl Lowering<'_> {
-    /// The rows of a plan.
+impl<'a> Lowering<'a> {
+    fn new(catalog: &'a Catalog) -> Self {
+        Self { catalog, drafts: Vec::new(), known: HashMap::new(), shared: BTreeSet::new() }
+    }
+
+    /// The rows of a plan. What is there twice is done once.
     fn relation(&mut self, plan: &LogicalPlan) -> Result<Relation, SqlError> {
+        if !matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Join(_) | LogicalPlan::Sort(_)) {
+            return self.new_relation(plan);
+        }
+        if let Some(known) = self.known.get(plan) {
+            let steps = match &known.origin {
+                Origin::Steps(steps) => steps.clone(),
+                Origin::Table(_) => Vec::new(),
+            };
+            let is_as_it_was = |step: &usize| !matches!(&self.drafts[*step], Draft::Group(Group { top: Some(_), .. }));
+            if steps.iter().all(is_as_it_was) || matches!(plan, LogicalPlan::Sort(_)) {
+                self.shared.extend(steps);
+                return Ok(known.clone());
+            }
+        }
+        let relation = self.new_relation(plan)?;
+        if self.drafts.len() > STEPS_MAX {
+            return Err(SqlError::new(format!(
+                "the query has more than {STEPS_MAX} steps: ask a part of it, with --output"
+            )));
+        }
+        self.known.insert(plan.clone(), relation.clone());
+        Ok(relation)
+    }
+
+    fn new_relation(&mut self, plan: &LogicalPlan) -> Result<Relation, SqlError> {
         match plan {
             LogicalPlan::TableScan(scan) => {
                 let name = scan.table_name.table();
@@ -167,11 +253,15 @@ impl Lowering<'_> {
             let predicate = seen.over(&filter.predicate, filter.input.schema())?;
             let relation = self.first_of_parts(predicate, window)?;
             let columns = seen.columns.iter().map(|column| relation.over(column, &window.schema));
-            let columns = columns.collect::<Result<_, _>>()?;
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            let is_number = |column: &Expr| column.column_refs().iter().any(|column| column.name == ROW_NUMBER);
+            if columns.iter().chain(&relation.keep).any(is_number) {
+                return Err(SqlError::new(NO_WINDOW));
+            }
             return Ok(Relation { columns, ..relation });
         }
         let relation = self.relation(&filter.input)?;
-        let mut relation = self.whole(relation);
+        let mut relation = self.whole(relation)?;
         relation.keep(relation.over(&filter.predicate, filter.input.schema())?);
         Ok(relation)
     }
@@ -213,7 +303,7 @@ impl Lowering<'_> {
         }
         let Some(most) = most.filter(|most| *most > 0) else { return Err(refused()) };
         let relation = self.relation(&window.input)?;
-        let relation = self.whole(relation);
+        let relation = self.whole(relation)?;
         let in_parts = window.input.schema();
         let over = |expr: &Expr| relation.over(expr, in_parts);
         let parts = params.partition_by.iter().map(over).collect::<Result<Vec<_>, _>>()?;
@@ -228,7 +318,7 @@ impl Lowering<'_> {
             }
         };
         // Of the first row of a part the number is known; of others nobody has asked for it.
-        let value = if most == 1 { lit(1_u64) } else { Expr::Column("the number of a row in its part".into()) };
+        let value = if most == 1 { lit(1_u64) } else { Expr::Column(Column::new_unqualified(ROW_NUMBER)) };
         let mut relation = Relation { columns: [relation.columns, vec![value]].concat(), ..relation };
         for condition in &others {
             relation.keep(relation.over(condition, schema)?);
@@ -249,7 +339,7 @@ impl Lowering<'_> {
 
     fn sort(&mut self, sort: &Sort) -> Result<Relation, SqlError> {
         let relation = self.relation(&sort.input)?;
-        let relation = self.whole(relation);
+        let relation = self.whole(relation)?;
         let order = sorted(&sort.expr, |expr| relation.over(expr, sort.input.schema()))?;
         let relation = match sort.fetch {
             Some(fetch) if fetch > 0 => match self.top(relation, (fetch as u64, &[], &order)) {
@@ -261,9 +351,17 @@ impl Lowering<'_> {
         let mut columns = Projected::default();
         let outputs: Vec<String> = relation.columns.iter().map(|column| columns.add(column, "c")).collect();
         let key = keys(&order, &mut columns);
-        let (step, schema) = self.step(relation, columns, |input| Draft::Sort { input, key })?;
-        let relation = Relation::named(Origin::Steps(vec![step]), &schema, &outputs);
         let rows = sort.fetch.map(|fetch| fetch as u64);
+        let first = rows.filter(|rows| *rows <= FIRST_MAX).map(|rows| {
+            let order = order.iter().map(|ordered| {
+                let options = SortOptions { descending: !ordered.rises, nulls_first: ordered.nulls_first };
+                (ordered.expr.clone(), options)
+            });
+            First { order: order.collect(), rows }
+        });
+        let (step, schema) =
+            self.step(relation, columns, |input| Draft::Sort { input: Input { first, ..input }, key })?;
+        let relation = Relation::named(Origin::Steps(vec![step]), &schema, &outputs);
         Ok(Relation { slice: Slice { skip: 0, rows }, ..relation })
     }
 
@@ -276,16 +374,12 @@ impl Lowering<'_> {
         let Origin::Steps(steps) = &relation.origin else { return Err(relation) };
         let [step] = steps[..] else { return Err(relation) };
         let Draft::Group(group) = &mut self.drafts[step] else { return Err(relation) };
-        if group.top.is_some() {
+        if group.top.is_some() || self.shared.contains(&step) {
             return Err(relation);
         }
         let named = |expr: &Expr| match expr {
             Expr::Column(column) => Some(column.name.clone()),
-            // The name of a type that holds the same values.
-            Expr::Cast(cast) if relation.keeps_order(cast) => match cast.expr.as_ref() {
-                Expr::Column(column) => Some(column.name.clone()),
-                _ => None,
-            },
+            Expr::Cast(_) => group.cast_of(expr),
             _ => None,
         };
         let per: Option<Vec<String>> = parts.iter().map(named).collect();
@@ -317,17 +411,15 @@ impl Lowering<'_> {
     }
 
     /// The same rows where some of them are left out by number: written down, so that others may be left out of them.
-    fn whole(&mut self, relation: Relation) -> Relation {
+    fn whole(&mut self, relation: Relation) -> Result<Relation, SqlError> {
         if relation.slice.is_all() {
-            return relation;
+            return Ok(relation);
         }
-        let types = relation.types();
+        let count = relation.columns.len();
         let step = self.copied(relation, None);
         let Draft::Copy { input, .. } = &self.drafts[step] else { unreachable!("it was copied") };
-        let fields = input.columns.names().zip(types).map(|(name, data_type)| Field::new(name, data_type, true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let count = schema.fields().len();
-        Relation::of(Origin::Steps(vec![step]), &schema, 0..count)
+        let schema = input.columns.schema(&input.schema)?;
+        Ok(Relation::of(Origin::Steps(vec![step]), &schema, 0..count))
     }
 
     /// A step that writes down rows as they are, each column once, with these names.
@@ -340,7 +432,11 @@ impl Lowering<'_> {
                 None => drop(projected.add_apart(column, "c", true)),
             }
         }
-        let input = Input { origin, schema, keep, columns: projected, selects: false };
+        if columns.is_empty() {
+            // Rows are counted by a column.
+            projected.push("rows".to_owned(), lit(1_i32));
+        }
+        let input = Input { origin, schema, keep, columns: projected, selects: false, first: None };
         self.drafts.push(Draft::Copy { input, slice });
         self.drafts.len() - 1
     }
@@ -354,34 +450,19 @@ impl Lowering<'_> {
     ) -> Result<(usize, SchemaRef), SqlError> {
         let schema = columns.schema(&relation.schema)?;
         let Relation { origin, schema: read, keep, .. } = relation;
-        self.drafts.push(draft(Input { origin, schema: read, keep, columns, selects: false }));
+        self.drafts.push(draft(Input { origin, schema: read, keep, columns, selects: false, first: None }));
         Ok((self.drafts.len() - 1, schema))
     }
 
     /// The plan whose last rows are these.
-    fn answer(mut self, mut relation: Relation, plan: &LogicalPlan) -> Result<Plan, SqlError> {
+    fn answer(mut self, mut relation: Relation, plan: &LogicalPlan, written: &Written) -> Result<Plan, SqlError> {
         self.as_aggregated(&mut relation);
-        let mut names = Vec::new();
-        for (field, column) in plan.schema().fields().iter().zip(&relation.columns) {
-            // As the table has it, where that is what the query names.
-            let own = match column {
-                Expr::Column(column) if column.name.to_lowercase() == *field.name() => column.name.clone(),
-                _ => field.name().clone(),
-            };
-            match names.iter().any(|other: &String| other.to_lowercase() == own.to_lowercase()) {
-                true => {
-                    return Err(SqlError::new(format!(
-                        "two columns of the answer are called {own}: rename one with AS"
-                    )));
-                }
-                false => names.push(own),
-            }
-        }
+        let names = names(plan, &relation, written);
         self.name_groups(&mut relation, &names);
         let mut columns = Projected::default();
         names.iter().zip(&relation.columns).for_each(|(name, column)| columns.push(name.clone(), column.clone()));
         let Relation { origin, schema, keep, slice, .. } = relation;
-        let rows = Input { origin, schema, keep, columns, selects: false }.rows()?;
+        let rows = Input { origin, schema, keep, columns, selects: false, first: None }.rows()?;
         let steps = self.drafts.into_iter().map(Draft::step).collect::<Result<_, _>>()?;
         Ok(Plan { version: VERSION, steps, answer: Answer { rows, slice, columns: names } })
     }
@@ -392,10 +473,8 @@ impl Lowering<'_> {
         let [step] = steps[..] else { return };
         let Draft::Group(group) = &self.drafts[step] else { return };
         for column in &mut relation.columns {
-            let Expr::Cast(cast) = &*column else { continue };
-            let Expr::Column(own) = cast.expr.as_ref() else { continue };
-            if group.aggregates.iter().any(|aggregate| aggregate.name == own.name) {
-                *column = Expr::Column(own.clone());
+            if let Some(own) = group.cast_of(column) {
+                *column = Expr::Column(Column::new_unqualified(own));
             }
         }
     }
@@ -405,7 +484,7 @@ impl Lowering<'_> {
         let Origin::Steps(steps) = &relation.origin else { return };
         let [step] = steps[..] else { return };
         let Draft::Group(group) = &mut self.drafts[step] else { return };
-        if !relation.keep.is_empty() || group.having.is_some() {
+        if !relation.keep.is_empty() || group.having.is_some() || self.shared.contains(&step) {
             return;
         }
         group.rename(relation, names);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
-use datafusion_common::DFSchema;
+use datafusion_common::{Column, DFSchema};
 use datafusion_expr::{Expr, ExprSchemable, lit};
 
 use super::{Input, written};
@@ -85,17 +85,20 @@ impl Projected {
 
 /// Rows of these columns.
 pub(super) fn rows(input: Input) -> Result<Rows, SqlError> {
-    let Input { origin, schema, keep, columns: Projected { mut columns, .. }, selects } = input;
+    let Input { origin, schema, keep, columns: Projected { mut columns, .. }, selects, first } = input;
     let (filter, keep) = conditions::split(keep, &schema);
+    if columns.is_empty() && (!selects || !keep.is_empty()) {
+        // Rows are counted by a column.
+        columns.push(match schema.fields().first() {
+            Some(field) => (field.name().clone(), Expr::Column(Column::new_unqualified(field.name()))),
+            None => ("rows".to_owned(), lit(1_i32)),
+        });
+    }
     let is_itself = |(name, expr): &(String, Expr)| matches!(expr, Expr::Column(column) if column.name == *name);
-    if keep.is_empty() && columns.iter().all(is_itself) {
+    if keep.is_empty() && first.is_none() && columns.iter().all(is_itself) {
         let select = (!selects && !is_all(&origin, &columns, &schema))
             .then(|| columns.into_iter().map(|(name, _)| name).collect());
         return Ok(Rows { origin, filter, computed: None, select, said: String::new() });
-    }
-    if columns.is_empty() {
-        // Rows are counted by a column.
-        columns.push(("rows".to_owned(), lit(1_i32)));
     }
     let mut said: Vec<String> = columns
         .iter()
@@ -111,7 +114,7 @@ pub(super) fn rows(input: Input) -> Result<Rows, SqlError> {
         text = format!("{}where {}", if text.is_empty() { text } else { format!("{text} ") }, said_kept.join(" AND "));
     }
     let spare = schema.fields().first().map(|field| field.name().clone());
-    let computed = computed(&keep, columns.iter().map(|(name, expr)| (name.clone(), expr)), spare)?;
+    let computed = computed(&keep, columns.iter().map(|(name, expr)| (name.clone(), expr)), first.as_ref(), spare)?;
     Ok(Rows { origin, filter, computed: Some(computed), select: None, said: text })
 }
 

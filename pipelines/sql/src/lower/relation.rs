@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, DFSchema};
-use datafusion_expr::expr::Cast;
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Expr, ExprSchemable};
 
@@ -88,14 +87,5 @@ impl Relation {
         let schema = DFSchema::try_from(self.schema.as_ref().clone());
         let of = |column: &Expr| schema.as_ref().ok().and_then(|schema| column.get_type(schema).ok());
         self.columns.iter().map(|column| of(column).unwrap_or(DataType::Null)).collect()
-    }
-
-    /// Whether values stay in their order where they become values of another type.
-    pub(super) fn keeps_order(&self, cast: &Cast) -> bool {
-        let Expr::Column(column) = cast.expr.as_ref() else { return false };
-        let Ok(field) = self.schema.field_with_name(&column.name) else { return false };
-        let (from, to) = (field.data_type(), cast.field.data_type());
-        let is_whole = matches!(from, DataType::Decimal128(_, 0) | DataType::Decimal256(_, 0)) || from.is_integer();
-        is_whole && (to.is_integer() || to.is_decimal()) || from.is_decimal() && to.is_decimal()
     }
 }

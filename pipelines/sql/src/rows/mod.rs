@@ -3,18 +3,22 @@
 //! Expressions are worked out by DataFusion, whose options are pinned: the time zone is UTC, and what depends on when the query was asked was put in its place when it was planned.
 
 mod constants;
+mod first;
 mod scalar;
 
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use arrow_select::concat::concat_batches;
 use datafusion_common::cast::as_boolean_array;
+use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion_expr::{ColumnarValue, Expr, ExprSchemable};
+use datafusion_expr::{ColumnarValue, Expr, ExprSchemable, Operator};
+use datafusion_physical_expr::expressions::BinaryExpr;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use exobus_actors::inventory;
 use exobus_tables::plain::plain_type;
@@ -22,18 +26,21 @@ use exobus_tables::reading::{Computation, Computed, DynComputation, Language};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use crate::error::plainly;
+
 pub use self::constants::{Constants, NoConstants};
 pub(crate) use self::scalar::FUNCTIONS;
+use self::scalar::{DEPTH_MAX, PROGRAM_BYTES_MAX};
 pub use self::scalar::{NoScalar, Scalar, Unary};
 
-/// The name of the language.
-pub const LANGUAGE: &str = "sql";
+/// The name of the language of plans.
+pub const LANGUAGE: &str = "sql.plan";
 
 /// The version of what is written here: another release reads no other.
 const VERSION: u32 = 1;
 
 inventory::submit! {
-    Language { name: LANGUAGE, bind }
+    Language { name: LANGUAGE, bind, reads }
 }
 
 /// What is told of rows.
@@ -47,15 +54,37 @@ struct Program {
     keep: Vec<Scalar>,
     /// Names of columns, and what they are.
     columns: Vec<(String, Scalar)>,
+    /// Of each batch only those rows are wanted that may be among the first ones.
+    first: Option<FirstRows>,
 }
 
-/// What is computed of rows that meet conditions, over columns of a table: names of columns, and what they are. Where they look at none, a `spare` one is read, since rows are counted in one.
+/// The first rows in some order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct FirstRows {
+    /// What they are ordered by, whether it falls, and whether its nulls are first.
+    order: Vec<(Scalar, bool, bool)>,
+    /// How many.
+    rows: u64,
+}
+
+/// The first rows in some order, as they are planned.
+#[derive(Clone, Debug)]
+pub struct First {
+    /// What they are ordered by.
+    pub order: Vec<(Expr, SortOptions)>,
+    /// How many.
+    pub rows: u64,
+}
+
+/// What is computed of rows that meet conditions, over columns of a table: names of columns, and what they are. Where they look at none, a `spare` one is read, since rows are counted in one. Of the `first` rows those are
+/// left alone that nobody can rule out: which rows are the first ones of all is seen later.
 ///
 /// # Errors
 /// [`NoScalar`].
 pub fn computed<'a>(
     keep: impl IntoIterator<Item = &'a Expr>,
     columns: impl IntoIterator<Item = (String, &'a Expr)>,
+    first: Option<&First>,
     spare: Option<String>,
 ) -> Result<Computed, NoScalar> {
     let (mut reads, mut constants) = (Vec::new(), Constants::default());
@@ -63,14 +92,30 @@ pub fn computed<'a>(
         keep.into_iter().map(|one| Scalar::of(one, &mut reads, &mut constants)).collect::<Result<Vec<_>, _>>()?;
     let columns = columns.into_iter().map(|(name, one)| Ok((name, Scalar::of(one, &mut reads, &mut constants)?)));
     let columns = columns.collect::<Result<Vec<_>, NoScalar>>()?;
+    if let Some(depth) = keep.iter().chain(columns.iter().map(|(_, one)| one)).map(Scalar::depth).max()
+        && depth > DEPTH_MAX
+    {
+        return Err(NoScalar::TooDeep { depth });
+    }
+    let first = first.map(|First { order, rows }| {
+        let order = order.iter().map(|(one, SortOptions { descending, nulls_first })| {
+            Ok((Scalar::of(one, &mut reads, &mut constants)?, *descending, *nulls_first))
+        });
+        Ok::<_, NoScalar>(FirstRows { order: order.collect::<Result<_, NoScalar>>()?, rows: *rows })
+    });
+    let first = first.transpose()?;
     if reads.is_empty() {
         reads.extend(spare);
     }
-    let leaves_out = !keep.is_empty();
+    let leaves_out = !keep.is_empty() || first.is_some();
     let constants = ByteBuf::from(constants.encode()?);
-    let program = Program { version: VERSION, reads: reads.clone(), constants, keep, columns };
-    let program = rmp_serde::to_vec(&program).map_err(|error| NoScalar::NoOperator { what: error.to_string() })?;
-    Ok(Computed { language: LANGUAGE.to_owned(), program: ByteBuf::from(program), reads, leaves_out })
+    let program = Program { version: VERSION, reads: reads.clone(), constants, keep, columns, first };
+    let program =
+        rmp_serde::to_vec_named(&program).map_err(|error| NoScalar::NoOperator { what: error.to_string() })?;
+    if program.len() > PROGRAM_BYTES_MAX {
+        return Err(NoScalar::TooLong { bytes: program.len() });
+    }
+    Ok(Computed { language: LANGUAGE.to_owned(), program: ByteBuf::from(program), reads: Some(reads), leaves_out })
 }
 
 /// A type as expressions have it: texts are views, as files of Parquet are decoded.
@@ -100,26 +145,45 @@ struct Bound {
     keep: Vec<Arc<dyn PhysicalExpr>>,
     columns: Vec<Arc<dyn PhysicalExpr>>,
     schema: SchemaRef,
+    first: Option<BoundFirst>,
+    /// How many rows are worked out at a time.
+    at_a_time: usize,
 }
 
-fn bind(program: &[u8], columns: &SchemaRef) -> Result<DynComputation, String> {
-    let text = |error: DataFusionError| error.strip_backtrace();
+/// Rows that are worked out at a time where long texts are made of short ones.
+const GROWING_ROWS: usize = 256;
+/// What may be made of them, bytes: who reads asks for it when it is there.
+const GROWN_BYTES_MAX: usize = 256 << 20;
+
+/// The first rows in some order.
+struct BoundFirst {
+    order: Vec<(Arc<dyn PhysicalExpr>, SortOptions)>,
+    rows: usize,
+}
+
+fn reads(program: &[u8], _table: &SchemaRef) -> Result<Vec<String>, String> {
     let program: Program = rmp_serde::from_slice(program).map_err(|error| format!("a plan of rows: {error}"))?;
-    let Program { version, reads, constants, keep, columns: computed } = program;
+    Ok(program.reads)
+}
+
+pub(crate) fn bind(program: &[u8], columns: &SchemaRef) -> Result<DynComputation, String> {
+    let text = |error: DataFusionError| plainly(&error.strip_backtrace());
+    let program: Program = rmp_serde::from_slice(program).map_err(|error| format!("a plan of rows: {error}"))?;
+    let Program { version, reads, constants, keep, columns: computed, first } = program;
     if version != VERSION {
         return Err(format!("the plan is of version {version}, this release reads version {VERSION}: plan it again"));
     }
     let read = Arc::new(viewed(&columns.project(&places(columns, &reads)?).map_err(|error| error.to_string())?));
     let constants = Constants::decode(&constants).map_err(|error| error.to_string())?;
     let schema = DFSchema::try_from(read.as_ref().clone()).map_err(text)?;
-    let (properties, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let of = |scalar: &Scalar| {
         let expression = scalar.expression(&reads, &constants);
         let expression = expression.ok_or_else(|| format!("a plan of rows has {scalar:?}, which is none"))?;
-        let bound = create_physical_expr(&expression, &schema, &properties, &context).map_err(text)?;
+        let bound = physical(&expression, &schema).map_err(text)?;
         Ok::<_, String>((expression, bound))
     };
-    let keep = keep.iter().map(|one| Ok(of(one)?.1)).collect::<Result<_, String>>()?;
+    let keep_said = keep;
+    let keep = keep_said.iter().map(|one| Ok(of(one)?.1)).collect::<Result<_, String>>()?;
     let (mut fields, mut bound) = (Vec::new(), Vec::new());
     for (name, scalar) in &computed {
         let (expression, one) = of(scalar)?;
@@ -128,8 +192,37 @@ fn bind(program: &[u8], columns: &SchemaRef) -> Result<DynComputation, String> {
         fields.push(Field::new(name, plain_type(&data_type), nullable));
         bound.push(one);
     }
+    let first = first.map(|FirstRows { order, rows }| {
+        let order = order.iter().map(|(one, descending, nulls_first)| {
+            Ok((of(one)?.1, SortOptions { descending: *descending, nulls_first: *nulls_first }))
+        });
+        Ok::<_, String>(BoundFirst { order: order.collect::<Result<_, String>>()?, rows: rows as usize })
+    });
+    let first = first.transpose()?;
+    let grows = computed.iter().map(|(_, one)| one).chain(&keep_said).any(Scalar::grows);
+    let at_a_time = if grows { GROWING_ROWS } else { usize::MAX };
     let types = read.fields().iter().map(|field| field.data_type().clone()).collect();
-    Ok(Arc::new(Bound { types, read, keep, columns: bound, schema: Arc::new(Schema::new(fields)) }))
+    Ok(Arc::new(Bound { types, read, keep, columns: bound, schema: Arc::new(Schema::new(fields)), first, at_a_time }))
+}
+
+/// An expression that can be worked out: what does not fit the type of a sum, a difference or a product is an error.
+fn physical(expression: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let (properties, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    let checked = |expression: Arc<dyn PhysicalExpr>| match expression.downcast_ref::<BinaryExpr>() {
+        Some(binary) if matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply) => {
+            Ok(Transformed::yes(Arc::new(binary.clone().with_fail_on_overflow(true)) as Arc<dyn PhysicalExpr>))
+        }
+        _ => Ok(Transformed::no(expression)),
+    };
+    Ok(create_physical_expr(expression, schema, &properties, &context)?.transform_up(checked)?.data)
+}
+
+/// Why an expression of no column has no value; `None`: it has one, or nobody knows before rows are there.
+pub(crate) fn constant_error(expression: &Expr) -> Option<String> {
+    let bound = physical(expression, &DFSchema::empty()).ok()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options).ok()?;
+    evaluated(&bound, &row).err()
 }
 
 /// Where columns of these names are.
@@ -153,7 +246,7 @@ impl Bound {
 
 fn evaluated(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef, String> {
     let value = expression.evaluate(rows).and_then(|value: ColumnarValue| value.into_array(rows.num_rows()));
-    value.map_err(|error| error.strip_backtrace())
+    value.map_err(|error| plainly(&error.strip_backtrace()))
 }
 
 impl Computation for Bound {
@@ -162,7 +255,7 @@ impl Computation for Bound {
     }
 
     fn kept(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, String> {
-        if self.keep.is_empty() {
+        if self.keep.is_empty() && self.first.is_none() {
             return Ok(None);
         }
         let rows = self.seen(rows)?;
@@ -173,12 +266,13 @@ impl Computation for Bound {
                 None => evaluated(condition, &rows)?,
                 Some(all) => {
                     let kept = condition.evaluate_selection(&rows, all);
-                    kept.and_then(|kept| kept.into_array(rows.num_rows())).map_err(|error| error.strip_backtrace())?
+                    kept.and_then(|kept| kept.into_array(rows.num_rows()))
+                        .map_err(|error| plainly(&error.strip_backtrace()))?
                 }
             };
             let kept = match kept.data_type() {
                 DataType::Null => BooleanArray::new_null(kept.len()),
-                _ => as_boolean_array(&kept).map_err(|error| error.strip_backtrace())?.clone(),
+                _ => as_boolean_array(&kept).map_err(|error| plainly(&error.strip_backtrace()))?.clone(),
             };
             // Null is not true.
             let truths = match kept.nulls() {
@@ -190,10 +284,32 @@ impl Computation for Bound {
                 Some(all) => BooleanArray::new(all.values() & &truths, None),
             });
         }
-        Ok(all)
+        match &self.first {
+            None => Ok(all),
+            Some(first) => first.among(&rows, all),
+        }
     }
 
     fn compute(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
+        if rows.num_rows() <= self.at_a_time {
+            return self.computed(rows);
+        }
+        let (mut parts, mut bytes) = (Vec::new(), 0);
+        for from in (0..rows.num_rows()).step_by(self.at_a_time) {
+            let part = self.computed(&rows.slice(from, self.at_a_time.min(rows.num_rows() - from)))?;
+            bytes += part.get_array_memory_size();
+            if bytes > GROWN_BYTES_MAX {
+                let (rows, most) = (rows.num_rows(), GROWN_BYTES_MAX >> 20);
+                return Err(format!("what is computed of {rows} rows takes more than {most} MiB: make shorter texts"));
+            }
+            parts.push(part);
+        }
+        concat_batches(&parts[0].schema(), &parts).map_err(|error| error.to_string())
+    }
+}
+
+impl Bound {
+    fn computed(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
         let rows = self.seen(rows)?;
         let columns = self.columns.iter().map(|column| evaluated(column, &rows)).collect::<Result<Vec<_>, _>>()?;
         // As encoded as they came: types without their encodings are the same.

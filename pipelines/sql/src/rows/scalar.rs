@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion_common::Column;
 use datafusion_expr::expr::{BinaryExpr, Case, Cast, InList, Like, ScalarFunction, TryCast};
+use datafusion_expr::utils::split_binary_owned;
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,16 @@ pub enum Unary {
     IsNotUnknown,
 }
 
+/// Functions whose second argument says how long a text they make of a short one.
+const GROWS: [&str; 3] = ["repeat", "lpad", "rpad"];
+/// What that may be.
+const GROWTH_MAX: u64 = 10_000;
+
+/// How deep parts of an expression may lie in each other: it is gone through by calls that do.
+pub(super) const DEPTH_MAX: usize = 120;
+/// How many bytes a plan of rows may have.
+pub(super) const PROGRAM_BYTES_MAX: usize = 128 << 10;
+
 /// Why an expression is none of a row.
 #[derive(Debug, thiserror::Error)]
 pub enum NoScalar {
@@ -100,12 +111,32 @@ pub enum NoScalar {
         what: String,
     },
     /// Tasks that are run again would not get the same.
-    #[error(
-        "{name}() gives another value each time, so a task that is run again would not find what it found before: say a value instead"
-    )]
+    #[error("{name}() gives another value when a task is run again: say a value instead")]
     Volatile {
         /// The function.
         name: String,
+    },
+    /// What it makes of a row may be larger than any memory.
+    #[error("{name}() makes texts as long as it is told: say a number of {GROWTH_MAX} at most")]
+    Grows {
+        /// The function.
+        name: String,
+    },
+    /// Nobody goes so deep.
+    #[error(
+        "parts of an expression lie {depth} deep in each other, and may {DEPTH_MAX}: rows of + and || are as deep as they are long"
+    )]
+    TooDeep {
+        /// How deep.
+        depth: usize,
+    },
+    /// Each task is told all of it.
+    #[error(
+        "what is computed of a row takes {bytes} bytes as a plan, and may take {PROGRAM_BYTES_MAX}: instead of a long list of values, join a file of them"
+    )]
+    TooLong {
+        /// How many bytes.
+        bytes: usize,
     },
     /// A column that is not among those that are read: a fault of this program.
     #[error("there is no column {name} among those that are read")]
@@ -179,6 +210,12 @@ impl Scalar {
                 Ok(Self::Column(at as u32))
             }
             Expr::Literal(value, _) => Ok(Self::Constant(constants.add(value)?)),
+            Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => {
+                // A row of them is as deep as it is long; half by half it is not.
+                let parts = split_binary_owned(expression.clone(), *op);
+                let parts = parts.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+                Ok(halved(&parts, &op.to_string()))
+            }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if OPERATORS.contains(op) => {
                 let left = Box::new(of(left)?);
                 Ok(Self::Binary(left, op.to_string(), Box::new(of(right)?)))
@@ -225,8 +262,17 @@ impl Scalar {
             }
             Expr::ScalarFunction(ScalarFunction { func, args }) => {
                 let name = func.name();
-                if func.signature().volatility == Volatility::Volatile {
+                if func.signature().volatility != Volatility::Immutable {
                     return Err(NoScalar::Volatile { name: name.to_owned() });
+                }
+                if GROWS.contains(&name) {
+                    let by = args.get(1).and_then(|by| match by {
+                        Expr::Literal(value, _) => value.to_string().parse::<u64>().ok(),
+                        _ => None,
+                    });
+                    if by.is_none_or(|by| by > GROWTH_MAX) {
+                        return Err(NoScalar::Grows { name: name.to_owned() });
+                    }
                 }
                 if !FUNCTIONS.contains_key(name) {
                     return Err(NoScalar::NoOperator { what: format!("the function {name}()") });
@@ -281,11 +327,55 @@ impl Scalar {
         })
     }
 
+    /// Whether it makes long texts of short ones.
+    pub fn grows(&self) -> bool {
+        match self {
+            Self::Column(_) | Self::Constant(_) => false,
+            Self::Binary(left, _, right) => left.grows() || right.grows(),
+            Self::Unary(_, one) | Self::Cast { of: one, .. } => one.grows(),
+            Self::Like { of, pattern, .. } => of.grows() || pattern.grows(),
+            Self::Case { of, when, otherwise } => {
+                let parts = when.iter().flat_map(|(when, then)| [when, then]);
+                parts.chain(of.as_deref()).chain(otherwise.as_deref()).any(Self::grows)
+            }
+            Self::In { of, among, .. } => among.iter().chain([of.as_ref()]).any(Self::grows),
+            Self::Call(name, arguments) => GROWS.contains(&name.as_str()) || arguments.iter().any(Self::grows),
+        }
+    }
+
+    /// How deep its parts lie in each other.
+    pub fn depth(&self) -> usize {
+        let of = |parts: &mut dyn Iterator<Item = &Self>| 1 + parts.map(Self::depth).max().unwrap_or(0);
+        match self {
+            Self::Column(_) | Self::Constant(_) => 1,
+            Self::Binary(left, _, right) => of(&mut [left.as_ref(), right.as_ref()].into_iter()),
+            Self::Unary(_, one) | Self::Cast { of: one, .. } => of(&mut std::iter::once(one.as_ref())),
+            Self::Like { of: one, pattern, .. } => of(&mut [one.as_ref(), pattern.as_ref()].into_iter()),
+            Self::Case { of: compared, when, otherwise } => {
+                let parts = when.iter().flat_map(|(when, then)| [when, then]);
+                of(&mut parts.chain(compared.as_deref()).chain(otherwise.as_deref()))
+            }
+            Self::In { of: one, among, .. } => of(&mut among.iter().chain([one.as_ref()])),
+            Self::Call(_, arguments) => of(&mut arguments.iter()),
+        }
+    }
+
     /// The number of the column that it is and nothing more.
     pub fn as_column(&self) -> Option<usize> {
         match self {
             Self::Column(at) => Some(*at as usize),
             _ => None,
+        }
+    }
+}
+
+/// Conditions with an operator between them that does not see in which order it is done.
+fn halved(parts: &[Scalar], operator: &str) -> Scalar {
+    match parts {
+        [one] => one.clone(),
+        _ => {
+            let (left, right) = parts.split_at(parts.len() / 2);
+            Scalar::Binary(Box::new(halved(left, operator)), operator.to_owned(), Box::new(halved(right, operator)))
         }
     }
 }

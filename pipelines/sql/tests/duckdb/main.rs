@@ -1,4 +1,4 @@
-//! What queries answer is what DuckDB answers: on random tables and queries, and on those of TPC-H, over its data.
+//! What queries answer is what DuckDB answers: on random tables and queries, and on those of TPC-H and ClickBench, over data of theirs.
 //!
 //! `queries.py` makes the tables of a seed and prints queries with DuckDB's answers. Numbers are compared to nine digits, since floats are added in another order there; rows in their order, where a query says
 //! one. A failure names its seed, and the query.
@@ -9,6 +9,7 @@
 //! | `EXOBUS_SQL_SEED` | this one alone | |
 //! | `EXOBUS_DUCKDB_PYTHON` | a Python that has what `pipelines/tables/tests/duckdb/requirements.txt` says | that of `target/duckdb` |
 
+mod clickbench;
 mod tpch;
 
 use std::collections::BTreeMap;

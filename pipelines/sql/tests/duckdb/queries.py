@@ -1,6 +1,7 @@
 """Makes tables, asks DuckDB queries over them, and prints each with its answer, a JSON object a line.
 
     queries.py random FOLDER SEED COUNT     random tables and queries
+    queries.py clickbench FOLDER QUERIES ROWS   a table with the columns of ClickBench, and queries of a file, with lines of `---` between them
     queries.py ask FOLDER QUERIES           the tables of a folder (NAME.parquet, or NAME.tbl with NAME.sql for its columns), and queries of a file, with lines of `---` between them
 """
 
@@ -129,6 +130,27 @@ class Draft:
         ])()
 
 
+# What was wrong once, and what random queries seldom are.
+FIXED = [
+    "SELECT k, CAST(sum(amount) AS DECIMAL(12, 0)) AS s, CAST(max(ts) AS DATE) AS d FROM t GROUP BY k ORDER BY s DESC, k LIMIT 6",
+    "SELECT count(*), sum(x) FROM (SELECT g, x FROM (SELECT CAST(amount AS DECIMAL(10, 0)) AS g, amount AS x FROM t GROUP BY amount) AS a QUALIFY row_number() OVER (PARTITION BY g ORDER BY x) = 1) AS b",
+    "SELECT t.id, u.name, u.w FROM t LEFT JOIN u ON t.k = u.k AND t.price > 5 AND u.w < 6",
+    "SELECT t.id, t.k, u.k, u.w FROM t FULL JOIN u ON t.k = u.k AND t.id < 100 AND u.w > 4",
+    "SELECT t.id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND t.price > 0)",
+    'SELECT -id AS "Price", price AS p FROM t ORDER BY "Price" LIMIT 5',
+    'SELECT "Double" + 1 AS x FROM (SELECT id * 2 AS "Double" FROM t) AS a',
+    "WITH c AS (SELECT k, count(*) AS n FROM t GROUP BY k) SELECT a.k, a.n, b.n FROM c AS a JOIN c AS b ON a.k = b.k WHERE a.n > 1",
+    "WITH c AS (SELECT k, count(*) AS n FROM t GROUP BY k) SELECT a.k, a.n FROM c AS a JOIN (SELECT k FROM c ORDER BY n DESC, k LIMIT 3) AS b ON a.k = b.k",
+    "WITH t AS (SELECT k + 1 AS k FROM t) SELECT count(*), sum(k) FROM t",
+    "SELECT count(*) FROM t AS a, v AS b WHERE a.id < 50",
+    "SELECT a.city, b.city FROM t AS a JOIN v AS b ON a.city = b.city AND a.id < 40",
+    "SELECT city, price FROM t WHERE price IS NOT NULL ORDER BY price DESC, id LIMIT 3 OFFSET 2",
+    "SELECT sum(n) FROM (SELECT count(*) AS n FROM t GROUP BY city LIMIT 100) AS a",
+    "SELECT k, price FROM (SELECT k, price, id FROM t ORDER BY price DESC NULLS LAST, id LIMIT 50) AS a WHERE k > 3",
+    "SELECT k, max(price) FROM t GROUP BY k HAVING max(price) > (SELECT avg(price) FROM t)",
+    "SELECT " + " + ".join(["k"] * 40) + " AS s FROM t WHERE " + " OR ".join(f"id = {at * 7}" for at in range(300)),
+]
+
 T = {"number": ["k", "price", "amount", "big", "id"], "text": ["city"], "date": ["d"]}
 JOINED = {"number": ["t.k", "t.price", "t.amount", "u.w", "u.k"], "text": ["t.city", "u.name"], "date": ["t.d"]}
 PLACED = {"number": ["t.k", "t.price", "v.pop", "t.amount"], "text": ["v.country", "t.city"], "date": ["t.d"]}
@@ -208,6 +230,25 @@ def tables_of(connection, folder):
     return names
 
 
+def make_hits(connection, folder, rows):
+    """A table with the columns of ClickBench that its queries look at, and values that are about as frequent."""
+    connection.execute("SELECT setseed(0.5)")
+    connection.execute(f"""
+        CREATE TABLE hits AS SELECT
+            (i * 7919 + 11)::BIGINT AS WatchID, CASE WHEN r1 < 0.3 THEN 62 ELSE (r2 * 50)::INT END::INT AS CounterID,
+            (DATE '2013-07-01' + (r3 * 30)::INT)::DATE AS EventDate, TIMESTAMP '2013-07-01 00:00:00' + INTERVAL ((r3 * 30)::INT * 86400 + (r4 * 86399)::INT) SECOND AS EventTime,
+            CASE WHEN i % 5000 = 7 THEN 435090932899640449 ELSE ((r5 * r5 * {rows} / 8)::BIGINT * 1000003) END AS UserID, (r6 * r6 * 200)::INT AS RegionID, (r7 * 3000)::INT AS ClientIP,
+            CASE WHEN r8 < 0.02 THEN 'http://mail.google.ru/x' || (r2 * 40)::INT WHEN r8 < 0.95 THEN 'http://site' || (r2 * r6 * 300)::INT || '.com/page/' || (r5 * 20)::INT ELSE '' END AS URL,
+            CASE WHEN r1 < 0.5 THEN 'https://www.ref' || (r3 * 30)::INT || '.org/a/b' WHEN r1 < 0.6 THEN 'http://q' || (r3 * 9)::INT || '.net' ELSE '' END AS Referer,
+            CASE WHEN r4 < 0.1 THEN 'Google ' || (r5 * 30)::INT WHEN r4 < 0.9 THEN 'title ' || (r2 * 400)::INT ELSE '' END AS Title,
+            CASE WHEN r6 < 0.6 THEN '' ELSE 'phrase ' || (r7 * r7 * 2000)::INT END AS SearchPhrase, CASE WHEN r6 < 0.6 THEN 0 ELSE (r8 * 6)::INT END::SMALLINT AS SearchEngineID,
+            CASE WHEN r2 < 0.9 THEN 0 ELSE (r3 * 20)::INT END::SMALLINT AS AdvEngineID, (r5 * 2000)::SMALLINT AS ResolutionWidth, (r7 * 5)::SMALLINT AS MobilePhone,
+            CASE WHEN r4 < 0.8 THEN '' ELSE 'model ' || (r1 * 40)::INT END AS MobilePhoneModel, (r8 < 0.2)::SMALLINT AS IsRefresh, (r7 < 0.1)::SMALLINT AS DontCountHits, (r1 * 8 - 1)::SMALLINT AS TraficSourceID,
+            (r2 < 0.3)::SMALLINT AS IsLink, (r3 < 0.05)::SMALLINT AS IsDownload, ((r2 * r6 * 300)::BIGINT * 2654435761 % 1000000007)::BIGINT AS URLHash, (r4 * 20)::SMALLINT AS WindowClientWidth, (r6 * 9)::SMALLINT AS WindowClientHeight
+        FROM (SELECT i, random() AS r1, random() AS r2, random() AS r3, random() AS r4, random() AS r5, random() AS r6, random() AS r7, random() AS r8 FROM range({rows}) AS r(i))""")
+    connection.execute(f"COPY hits TO '{folder}/hits.parquet' (FORMAT parquet, ROW_GROUP_SIZE 20000)")
+
+
 def main():
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'; SET threads = 1")
@@ -217,6 +258,8 @@ def main():
         rng = random.Random(seed)
         make(connection, folder, rng)
         print(json.dumps({"tables": TABLES}))
+        for sql in FIXED:
+            print(json.dumps({"sql": sql, "ordered": "ORDER BY" in sql.split("FROM t")[-1] and "GROUP BY k HAVING" not in sql and ") AS" not in sql, "rows": answer(connection, sql)}))
         while count > 0:
             sql, ordered = drawn(rng)
             try:
@@ -226,7 +269,11 @@ def main():
             print(json.dumps({"sql": sql, "ordered": ordered, "rows": rows}))
             count -= 1
         return
-    print(json.dumps({"tables": tables_of(connection, folder)}))
+    if what == "clickbench":
+        make_hits(connection, folder, int(sys.argv[4]))
+        print(json.dumps({"tables": {"hits": "hits.parquet"}}))
+    else:
+        print(json.dumps({"tables": tables_of(connection, folder)}))
     for sql in open(sys.argv[3]).read().split("\n---\n"):
         print(json.dumps({"sql": sql.strip(), "ordered": True, "rows": answer(connection, sql)}))
 

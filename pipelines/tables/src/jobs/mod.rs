@@ -44,6 +44,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::reading::ReadOptions;
+use crate::sinks::OutputFormat;
 
 pub use budget::TaskBudget;
 pub use output::{FileSize, WriteOptions};
@@ -66,19 +67,29 @@ pub trait TableJob: Serialize + DeserializeOwned + Send + 'static {
     fn run(self, futures: Futures) -> impl Future<Output = Result<Rewritten, JobError>>;
 }
 
-/// The columns that a job finds in these files, or files of these folders, read so.
+/// What a job finds in files: the columns of their rows, and the format that is written unless another one is said.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The columns.
+    pub schema: SchemaRef,
+    /// That of the first file.
+    pub format: OutputFormat,
+}
+
+/// What a job finds in these files, or files of these folders, read so.
 ///
 /// # Errors
 /// As of a job that reads them.
-pub async fn columns(
+pub async fn find(
     futures: &Futures,
     inputs: Vec<PathBuf>,
     reading: ReadOptions,
     partial: bool,
-) -> Result<SchemaRef, JobError> {
+) -> Result<Found, JobError> {
     let rewrite = Rewrite { reading, partial, ..Rewrite::new(inputs, PathBuf::new()) };
     let described = described::Described::of(futures, &rewrite, &[], true).await?;
-    Ok(table::Table::decode(&described.layout).map_err(JobError::program)?.schema)
+    let schema = table::Table::decode(&described.layout).map_err(JobError::program)?.schema;
+    Ok(Found { schema, format: described.form.format() })
 }
 
 /// What a job reads and writes.

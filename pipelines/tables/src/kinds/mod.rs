@@ -43,7 +43,7 @@ const SELECT: Field = Field::new(
     "select",
     Takes::Texts,
     "[\"user\", \"price\"]",
-    "Columns of a table that are read, in the order that they are to have. Unless they are said, all.",
+    "Columns of a table that are read, in the order that they are to have; also expressions, as in \"price * 1.2 AS gross\". Unless they are said, all.",
 );
 const WHERE: Field = Field::new(
     "where",
@@ -154,18 +154,15 @@ pub fn writing(fields: &Fields<'_>) -> Result<WriteOptions, SpecError> {
 fn reading(fields: &Fields<'_>, before: &str) -> Result<ReadOptions, SpecError> {
     let name = |field: Field| format!("{before}{}", field.name);
     let hive = name(HIVE);
-    let select: Vec<String> = fields.texts(&name(SELECT)).into_iter().map(str::to_owned).collect();
-    Ok(ReadOptions {
+    let options = ReadOptions {
         format: fields.text(&name(INPUT_FORMAT)).map(str::to_owned),
         schema: fields.text(&name(SCHEMA)).map(str::to_owned),
         json_mixed: fields.parsed(&name(JSON_MIXED))?,
-        select: (!select.is_empty()).then_some(select),
         filter: fields.parsed(&name(WHERE))?,
         hive: fields.has(&hive).then(|| fields.flag(&hive)),
-        folders: None,
-        needed: None,
-        computed: None,
-    })
+        ..ReadOptions::default()
+    };
+    Ok(options.selected_by(&fields.texts(&name(SELECT))))
 }
 
 /// What records are sorted and deduplicated by unless another key is said.

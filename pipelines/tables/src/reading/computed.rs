@@ -21,8 +21,8 @@ pub struct Computed {
     pub language: String,
     /// What that is told.
     pub program: ByteBuf,
-    /// The columns of the table that are read for it.
-    pub reads: Vec<String>,
+    /// The columns of the table that are read for it; `None`: the language says which, when it is known what there are.
+    pub reads: Option<Vec<String>>,
     /// Whether there are rows that it leaves out.
     pub leaves_out: bool,
 }
@@ -33,6 +33,8 @@ pub struct Language {
     pub name: &'static str,
     /// Makes what is said in it ready for rows of such columns, those that are [read](Computed::reads).
     pub bind: fn(program: &[u8], columns: &SchemaRef) -> Result<DynComputation, String>,
+    /// Which columns are read of a table that has all of these.
+    pub reads: fn(program: &[u8], table: &SchemaRef) -> Result<Vec<String>, String>,
 }
 
 /// What was made ready.
@@ -71,21 +73,45 @@ impl fmt::Debug for Computed {
     }
 }
 
+/// The language of lists of columns and expressions, as `SELECT` has them: a text.
+const SELECT_LANGUAGE: &str = "sql";
+
 impl Computed {
+    /// What is selected by texts some of which are no names, as in `price * 2 as double`; `None`: all are names. Names of columns may have all characters but those of calls and operators.
+    pub fn selected(texts: &[&str]) -> Option<Self> {
+        let is_expression =
+            |text: &&&str| text.contains(['(', '*', '/', '+', '|', '\'']) || text.to_lowercase().contains(" as ");
+        texts.iter().find(is_expression)?;
+        // What was taken apart by commas may be of one call.
+        let program = ByteBuf::from(texts.join(",").into_bytes());
+        Some(Self { language: SELECT_LANGUAGE.to_owned(), program, reads: None, leaves_out: false })
+    }
+
     /// The columns that are read for it, of a table that has all of these.
     pub(super) fn read(&self, table: &Schema) -> Result<SchemaRef, TableError> {
-        let columns = self.reads.iter().map(|name| table.index_of(name)).collect::<Result<Vec<_>, _>>();
+        let said = match &self.reads {
+            Some(reads) => reads.clone(),
+            None => {
+                let reads = (self.language()?.reads)(&self.program, &Arc::new(table.clone()));
+                reads.map_err(|what| TableError::NoComputation { what })?
+            }
+        };
+        let columns = said.iter().map(|name| table.index_of(name)).collect::<Result<Vec<_>, _>>();
         Ok(Arc::new(table.project(&columns?)?))
+    }
+
+    fn language(&self) -> Result<&'static Language, TableError> {
+        let language = inventory::iter::<Language>.into_iter().find(|language| language.name == self.language);
+        language.ok_or_else(|| {
+            let what =
+                format!("this program was built without {}: build it with the feature of that name", self.language);
+            TableError::NoComputation { what }
+        })
     }
 
     /// Makes it ready for rows of these columns.
     fn bind(&self, columns: &SchemaRef) -> Result<DynComputation, TableError> {
-        let language = inventory::iter::<Language>.into_iter().find(|language| language.name == self.language);
-        let Some(language) = language else {
-            let what = format!("this node knows no language {}: it was built without it", self.language);
-            return Err(TableError::NoComputation { what });
-        };
-        (language.bind)(&self.program, columns).map_err(|what| TableError::NoComputation { what })
+        (self.language()?.bind)(&self.program, columns).map_err(|what| TableError::NoComputation { what })
     }
 
     /// The columns that it gives of a table that has all of these.

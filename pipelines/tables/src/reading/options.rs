@@ -145,6 +145,16 @@ impl ReadOptions {
         self.read().is_none_or(|read| read.iter().any(|other| other == name))
     }
 
+    /// The same with what texts select: names of columns, or also expressions, where this was built with SQL. Without any, all columns.
+    #[must_use]
+    pub fn selected_by(self, texts: &[impl AsRef<str>]) -> Self {
+        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let computed = Computed::selected(&texts);
+        let names = || texts.iter().map(|text| (*text).to_owned()).collect();
+        let select = (computed.is_none() && !texts.is_empty()).then(names);
+        Self { select, computed, ..self }
+    }
+
     /// Whether there are rows that are not to be read, so that nobody knows how many are before they are looked at.
     pub(crate) fn leaves_out(&self) -> bool {
         self.filter.is_some() || self.computed.as_ref().is_some_and(|computed| computed.leaves_out)
@@ -153,7 +163,7 @@ impl ReadOptions {
     /// The columns at the top that are looked at: those that are selected or needed, and those that the condition may mean; `None`: all.
     fn read(&self) -> Option<Vec<String>> {
         let mut read = match (&self.computed, &self.select, &self.needed) {
-            (Some(computed), ..) => computed.reads.clone(),
+            (Some(computed), ..) => computed.reads.clone()?,
             (None, Some(select), _) => select.clone(),
             (None, None, Some(_)) => Vec::new(),
             (None, None, None) => return None,

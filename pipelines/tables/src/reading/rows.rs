@@ -328,6 +328,13 @@ impl TableFile {
         };
         let of_rows = |rows: &ReadRows, error: TableError| rows.error_in(&self.source, error, &self.budget);
         let read = computing.read(&rows.batch).map_err(|error| of_rows(&rows, error))?;
+        let denied = |denied| {
+            let (file, place) = (self.source.file().name().clone(), Place::Group(rows.split, None));
+            SourceError::Memory { file, place, what: "columns that are computed", denied }
+        };
+        // What is made on the way has about as much as what it is made of; what comes of it is counted when it is there.
+        let bytes = value_bytes(&read, 0..read.num_rows());
+        let _on_the_way = Reservation::of(&self.budget, bytes).map_err(denied)?;
         let kept = match rows.batch.num_rows() {
             0 => None,
             _ => computing.kept(&read).map_err(|error| of_rows(&rows, error))?,
