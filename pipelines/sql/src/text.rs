@@ -1,6 +1,6 @@
 //! The text of a query: one `SELECT`, and which tables it names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -98,7 +98,9 @@ const DEPTH_MAX: usize = 50;
 /// How many words and signs a query may have.
 const TOKENS_MAX: usize = 100_000;
 /// How many operators: a tree is as deep as a row of them is long.
-const OPERATORS_MAX: usize = 4000;
+const OPERATORS_MAX: usize = 2000;
+/// How many tables a query may read, what `WITH` names counted as often as it is used: it is planned as often.
+const TABLES_MAX: usize = 1000;
 /// The stack on which queries are parsed and planned, bytes: a tree is gone through by calls that lie in each other.
 const STACK_BYTES: usize = 512 << 20;
 
@@ -223,8 +225,10 @@ fn name_columns(query: &mut Query, quoted: &Quoted) -> BTreeMap<String, String> 
 struct Names {
     tables: Vec<TableName>,
     quoted: Quoted,
-    /// What `WITH` has named, in each of the queries that lie around a place; and what it says, which is looked at before the query that it belongs to.
-    with: Vec<(BTreeSet<String>, Option<With>)>,
+    /// What `WITH` has named, in each of the queries that lie around a place, and how many tables that reads; and what it says, which is looked at before the query that it belongs to.
+    with: Vec<(BTreeMap<String, usize>, Option<With>)>,
+    /// How many tables are read by what was looked at.
+    read: usize,
 }
 
 impl Names {
@@ -241,12 +245,14 @@ impl VisitorMut for Names {
             return Self::refused("FOR UPDATE locks nothing here: files are read as they are", query.span().start);
         }
         let mut with = query.with.take();
-        self.with.push((BTreeSet::new(), None));
+        self.with.push((BTreeMap::new(), None));
         for table in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             // One of the same name in it is a table, or what a query around it names.
+            let before = std::mem::take(&mut self.read);
             table.query.visit(self)?;
+            let read = std::mem::replace(&mut self.read, before);
             if let Some((names, _)) = self.with.last_mut() {
-                names.insert(folded(&table.alias.name));
+                names.insert(folded(&table.alias.name), read);
             }
         }
         if let Some((_, said)) = self.with.last_mut() {
@@ -301,7 +307,16 @@ impl VisitorMut for Names {
         };
         let start = ident.span.start;
         let (folded, is_quoted) = (folded(&ident), ident.quote_style.is_some());
-        if ident.quote_style != Some('\'') && self.with.iter().any(|(names, _)| names.contains(&folded)) {
+        let named = || self.with.iter().rev().find_map(|(names, _)| names.get(&folded)).copied();
+        let named = if ident.quote_style == Some('\'') { None } else { named() };
+        self.read += named.unwrap_or(1);
+        if self.read > TABLES_MAX {
+            let what = format!(
+                "the query reads more than {TABLES_MAX} tables, what WITH names counted as often as it is used"
+            );
+            return Self::refused(what, start);
+        }
+        if named.is_some() {
             return ControlFlow::Continue(());
         }
         let name = self.quoted.get(&(start.line, start.column)).cloned().unwrap_or(folded);
@@ -349,7 +364,12 @@ mod tests {
         assert!(refused("EXPLAIN ANALYZE SELECT a FROM b").contains("a query reads"));
         assert!(refused(&vec!["SELECT a FROM b"; 5000].join(" UNION ALL ")).contains("too long"));
         assert!(refused(&format!("SELECT a FROM b WHERE {}", vec!["a = 1"; 3000].join(" OR "))).contains("too long"));
-        assert!(parse(&format!("SELECT a FROM b WHERE {}", vec!["a = 1"; 1500].join(" OR "))).is_ok());
+        assert!(parse(&format!("SELECT a FROM b WHERE {}", vec!["a = 1"; 900].join(" OR "))).is_ok());
+        let doubled = |of: usize| format!(", c{of} AS (SELECT * FROM c{} JOIN c{0} USING (k))", of - 1);
+        let with: String = (1..40).map(doubled).collect();
+        assert!(
+            refused(&format!("WITH c0 AS (SELECT k FROM t){with} SELECT * FROM c39")).contains("more than 1000 tables")
+        );
         assert!(refused("SELECT a FORM b c").contains("line 1, column"), "{}", refused("SELECT a FORM b c"));
         let error = refused("SELECT a\nFROM pages.parquet");
         assert_eq!(

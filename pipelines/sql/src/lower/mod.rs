@@ -159,6 +159,11 @@ impl<'a> Lowering<'a> {
 
     /// The rows of a plan. What is there twice is done once.
     fn relation(&mut self, plan: &LogicalPlan) -> Result<Relation, SqlError> {
+        if self.drafts.len() > STEPS_MAX {
+            let what =
+                format!("the query has more than {STEPS_MAX} steps: write a part of it, with --output, and ask that");
+            return Err(SqlError::new(what));
+        }
         if !matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Join(_) | LogicalPlan::Sort(_)) {
             return self.new_relation(plan);
         }
@@ -174,11 +179,6 @@ impl<'a> Lowering<'a> {
             }
         }
         let relation = self.new_relation(plan)?;
-        if self.drafts.len() > STEPS_MAX {
-            return Err(SqlError::new(format!(
-                "the query has more than {STEPS_MAX} steps: ask a part of it, with --output"
-            )));
-        }
         self.known.insert(plan.clone(), relation.clone());
         Ok(relation)
     }
