@@ -196,7 +196,7 @@ impl super::QueryArgs {
     pub fn spec(&self) -> Spec {
         let Self { sql, table, output, scratch, rows, online, write, job } = self;
         let mut said = Said::default();
-        said.text("sql", Some(sql)).texts("tables", table).files("directory", &[PathBuf::from(".")]);
+        said.text("sql", Some(sql)).texts("table", table).files("directory", &[PathBuf::from(".")]);
         said.value("output", output.as_deref().map(path_value)).value("scratch", scratch.as_deref().map(path_value));
         said.value("rows", output.is_none().then_some(*rows)).writes(write).job(job).online(online).spec("query")
     }
@@ -445,7 +445,11 @@ mod tests {
             let of_field = |option: &clap::Arg| option.get_long().unwrap_or(option.get_id().as_str()).replace('-', "_");
             let options: std::collections::BTreeSet<String> =
                 command.get_arguments().map(of_field).filter(|option| !OF_PROCESS.contains(&option.as_str())).collect();
-            let fields = kind.fields.iter().map(|field| field.name.to_owned()).filter(|field| field != "inputs");
+            let fields = kind
+                .fields
+                .iter()
+                .map(|field| field.name.to_owned())
+                .filter(|field| !["inputs", "directory"].contains(&field.as_str()));
             assert_eq!(options, fields.collect(), "{name}");
             for field in kind.fields {
                 let Some(option) = command.get_arguments().find(|option| of_field(option) == field.name) else {

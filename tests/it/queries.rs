@@ -12,7 +12,7 @@ use crate::support::{
 };
 use crate::tables::alone;
 
-const FILES: usize = 40;
+const FILES: usize = 80;
 const ROWS: usize = 300;
 
 /// Sales in four cities, in as many blocks as there are files, and the country of some cities.
@@ -69,17 +69,17 @@ fn an_answer_is_printed_for_people_and_programs_or_written_to_files() {
     let text = format!("{TOTALS} ORDER BY paid DESC, city LIMIT 2");
     let mut expected = totals();
     expected.sort_by(|one, other| other.2.total_cmp(&one.2));
-    let lines: String = expected[..2].iter().map(|(city, n, paid)| format!("{city},{n},{paid}\n")).collect();
+    let lines: String = expected[..2].iter().map(|(city, n, paid)| format!("{city},{n},{paid:?}\n")).collect();
     let shown = query(&scratch, &text, &[]);
     shown.expect(0, &[]);
-    assert!(shown.stdout.contains("│ paid") && shown.stdout.contains("2 rows, of 12 000 read"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("│ paid") && shown.stdout.contains("2 rows, of 24 000 read"), "{}", shown.stdout);
     assert_eq!(csv(&scratch, &text), format!("city,n,paid\n{lines}"));
     let told = query(&scratch, &text, &["--json"]).expect(0, &[]).json();
     assert_eq!(told["rows"][0], json!({ "city": expected[0].0, "n": expected[0].1, "paid": expected[0].2 }));
-    assert_eq!((&told["is_all"], &told["steps"], &told["rows_read"]), (&json!(true), &json!(1), &json!(12_000)));
+    assert_eq!((&told["is_all"], &told["steps"], &told["rows_read"]), (&json!(true), &json!(1), &json!(24_000)));
     let written = query(&scratch, &text, &["--output", "out", "--format", "csv"]);
     written.expect(0, &[]);
-    assert!(written.stdout.contains("answered 12 000 rows, 2 rows written"), "{}", written.stdout);
+    assert!(written.stdout.contains("answered 24 000 rows, 2 rows written"), "{}", written.stdout);
     assert_eq!(fs::read_to_string(scratch.path("out/part-00000.csv")).unwrap(), format!("city,n,paid\n{lines}"));
     assert!(!scratch.path("out.steps").exists());
     // Rows as they are: no step.
@@ -181,10 +181,26 @@ fn a_query_shows_what_it_knows_while_it_reads_and_ends_with_the_same_answer() {
     assert_eq!(lines[0]["columns"], json!(["city", "n", "paid"]));
     let stopped = query(&scratch, &text, &["--online", "--until", "error=30%"]);
     assert!(stopped.expect(0, &[]).stdout.contains("error=0.3 was met"), "{stopped:#?}");
-    // What has no bounds says so.
-    let of_aggregates = "SELECT sum(price) / count(*) AS mean FROM 'in'";
-    let told = query(&scratch, of_aggregates, &["--online"]).expect(0, &[]).stdout.clone();
-    assert!(told.contains("nothing was shown before the answer was there: something is computed"), "{told}");
+    // What is computed of aggregates has bounds, and the answer is in them.
+    let means = "SELECT sum(price) / count(*) AS mean, city, 100.0 * count(*) FILTER (WHERE price > 50) / count(*) AS high FROM 'in' GROUP BY city";
+    let online = query(&scratch, means, &["--online", "--json"]).expect(0, &[]).stdout.clone();
+    let mut lines: Vec<Value> = online.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answer = lines.pop().unwrap();
+    assert_eq!(lines[0]["columns"], json!(["city", "mean", "high"]));
+    let (last, before) = (&lines[lines.len() - 1]["groups"][1], &lines[lines.len() - 2]["groups"]);
+    let same = before.as_array().unwrap().iter().find(|group| group["key"] == last["key"]).unwrap();
+    for (number, name) in ["mean", "high"].into_iter().enumerate() {
+        // Decimals are texts.
+        let exact = &answer["rows"][1][name];
+        let exact = exact.as_f64().or_else(|| exact.as_str()?.parse().ok()).unwrap();
+        assert!((last["values"][number]["estimate"].as_f64().unwrap() - exact).abs() < 1e-4, "{last} {answer}");
+        let [low, high] = ["low", "high"].map(|bound| same["values"][number][bound].as_f64().unwrap());
+        assert!(low <= exact && exact <= high && low < high, "{same} {exact}");
+    }
+    // What has none says so.
+    let told =
+        query(&scratch, "SELECT sqrt(sum(price)) AS root FROM 'in'", &["--online"]).expect(0, &[]).stdout.clone();
+    assert!(told.contains("nothing was shown before the answer was there: what is computed"), "{told}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ const SQL: Field = Field::new(
 const OWN: [Field; 6] = [
     SQL,
     Field::new(
-        "tables",
+        "table",
         Takes::Texts,
         "[\"sales=/data/sales/*.parquet\"]",
         "Names that the query gives to files, each as NAME=FILES.",
@@ -50,10 +50,10 @@ const OWN: [Field; 6] = [
     Field::new(
         "rows",
         Takes::Number(0, 1_000_000),
-        "100",
+        "1000",
         "How many rows of the answer the job returns, at most, and no more than 4 MiB of them, where it has no `output`.",
     )
-    .or("1000"),
+    .or("100"),
 ];
 
 const WRITTEN: [Field; 8] = [PARTITIONS, STRATEGY, PARTIAL, FORMAT, COMPRESSION, ROW_GROUP_ROWS, FILE_BYTES, VERIFY];
@@ -105,7 +105,7 @@ fn asked(fields: &Fields<'_>, text: &str) -> Result<SqlQuery, SpecError> {
         strategy: exobus_shuffle::kinds::strategy(fields),
         partial: fields.flag(PARTIAL.name),
         online,
-        rows_shown: fields.number("rows").unwrap_or(1000),
+        rows_shown: fields.number("rows").unwrap_or(100),
         ..SqlQuery::new(text, tables, scratch)
     };
     query.check().map_err(|(at, what)| invalid(at, what))?;
@@ -118,9 +118,9 @@ fn named(fields: &Fields<'_>) -> Result<Vec<(String, PathBuf)>, SpecError> {
         Some((name, files)) if !name.trim().is_empty() && !files.is_empty() => {
             Ok((name.trim().to_lowercase(), PathBuf::from(files)))
         }
-        _ => Err(invalid("tables", format!("{text:?} gives no name to files: NAME=FILES"))),
+        _ => Err(invalid("table", format!("{text:?} gives no name to files: NAME=FILES"))),
     };
-    fields.texts("tables").into_iter().map(of).collect()
+    fields.texts("table").into_iter().map(of).collect()
 }
 
 fn invalid(at: &str, message: String) -> SpecError {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use exobus_queries::online::OnlineAnswer;
 use exobus_tables::expression::Expression;
 use exobus_tables::jobs::group::GroupQuery;
 use exobus_tables::jobs::join::JoinQuery;
@@ -109,6 +110,8 @@ pub struct Answer {
     pub slice: Slice,
     /// The names of the columns, in their order.
     pub columns: Vec<String>,
+    /// What is answered of groups, where it is computed of their aggregates alone: it is shown before all are known.
+    pub online: Option<OnlineAnswer>,
 }
 
 impl Slice {
@@ -134,13 +137,18 @@ impl Plan {
     ///
     /// # Errors
     /// Why not.
-    pub fn online(&self) -> Result<(&Rows, &GroupQuery), &'static str> {
+    pub fn online(&self) -> Result<Option<&OnlineAnswer>, &'static str> {
         match self.steps.as_slice() {
-            [Step::Group { rows: rows @ Rows { origin: Origin::Table(_), .. }, query }] => {
-                match self.answer.rows.computed.is_none() && self.answer.rows.filter.is_none() {
-                    true if self.answer.slice.skip == 0 => Ok((rows, query)),
-                    true => Err("OFFSET leaves out rows of which is not known yet which they are"),
-                    false => Err("something is computed of its aggregates, which has no bounds yet"),
+            [Step::Group { rows: Rows { origin: Origin::Table(_), .. }, .. }] => {
+                let Answer { rows, slice, online, .. } = &self.answer;
+                match (&rows.computed, online) {
+                    _ if rows.filter.is_some() => Err("groups are left out by what is computed of them"),
+                    _ if slice.skip > 0 => Err("OFFSET leaves out rows of which is not known yet which they are"),
+                    (None, _) if rows.select.is_none() => Ok(None),
+                    (_, Some(online)) => Ok(Some(online)),
+                    _ => {
+                        Err("what is computed of its aggregates is more than sums, differences, products and quotients")
+                    }
                 }
             }
             [] => Err("it says nothing of groups"),

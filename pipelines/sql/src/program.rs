@@ -225,7 +225,7 @@ impl Run<'_> {
     async fn answer(&self, plan: &Plan) -> Result<Answered, JobError> {
         let mut answered = Answered { steps: plan.steps.len() as u64, ..Answered::default() };
         let online = self.params.online.and_then(|online| match plan.online() {
-            Ok(_) => Some(online),
+            Ok(shown) => Some((online, shown)),
             Err(why) => {
                 answered.not_online = Some(why.to_owned());
                 None
@@ -245,10 +245,11 @@ impl Run<'_> {
                 _ => self.to_scratch(number),
             };
             let did = match (step, online) {
-                (Step::Group { rows, query }, Some(online)) => {
+                (Step::Group { rows, query }, Some((online, shown))) => {
                     let group = GroupTable { table: self.rewrite(rows, to), query: query.clone() };
                     let Online { seed, until, bounds } = online;
-                    let params = OnlineGroup { seed, until, bounds, ..OnlineGroup::new(group) };
+                    let answer = shown.cloned();
+                    let params = OnlineGroup { seed, until, bounds, answer, ..OnlineGroup::new(group) };
                     let early = online_group(self.futures.clone(), params).await?;
                     let did = early.written.clone();
                     answered.online = Some(early);

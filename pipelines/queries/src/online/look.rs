@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use serde_json::Value;
 
+use super::answer::{OfAggregates, OnlineAnswer};
 use super::map::{Followed, Told};
 use super::moments::{EncodedMoments, Moments, memory_bytes};
 use super::value_of;
@@ -36,6 +37,8 @@ const LOOK_ARGUMENTS: usize = 3;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct LookParams {
     pub(super) query: GroupQuery,
+    /// What is shown of groups; `None`: what is written of them.
+    pub(super) shown_as: Option<OnlineAnswer>,
     pub(super) population: Population,
     /// The blocks that were read since the look before.
     pub(super) read: Sample,
@@ -151,7 +154,7 @@ struct Looking<'a> {
 
 impl Looking<'_> {
     fn at(&self, keys: &[Vec<u8>], totals: &[Totals]) -> Result<Looked, TaskError> {
-        let LookParams { query, goal, seen, .. } = self.params;
+        let LookParams { query, goal, seen, shown_as, .. } = self.params;
         let aggregates = self.shown.aggregates();
         let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
         let column = |number: usize| {
@@ -161,6 +164,15 @@ impl Looking<'_> {
         let columns: Vec<_> = (0..aggregates.len()).map(column).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let (chosen, by) = self.shown.chosen(&keys, &columns)?;
+        let estimates = match shown_as {
+            None => estimates,
+            Some(shown_as) => {
+                let of = |totals: &Totals| {
+                    shown_as.values.iter().map(|(_, value)| self.computed(value, &aggregates, totals)).collect()
+                };
+                totals.iter().map(of).collect()
+            }
+        };
         // Where not all are shown, those that have the most rows.
         let mut ranked: Vec<usize> = (0..chosen.len()).collect();
         if query.top.is_none() {
@@ -180,7 +192,10 @@ impl Looking<'_> {
         });
         let (mut groups, mut bytes) = (Vec::new(), 0);
         for place in ranked.iter().take(SHOWN_MAX) {
-            let key = by.iter().map(|column| shown_value(column, *place)).collect();
+            let key = match shown_as {
+                None => by.iter().map(|column| shown_value(column, *place)).collect(),
+                Some(shown_as) => shown_as.keys.iter().map(|(_, key)| shown_value(&by[*key], *place)).collect(),
+            };
             let group = ShownGroup { key, values: of(place).iter().map(ShownValue::from).collect() };
             if !has_room(&mut bytes, &group)? {
                 break;
@@ -191,7 +206,7 @@ impl Looking<'_> {
         let groups = groups.into_iter().map(|(_, group)| group).collect();
         let unmet = guaranteed::blocks_with_absent(&self.look(), self.sample.blocks);
         let snapshot = Snapshot {
-            columns: self.shown.columns(),
+            columns: shown_as.as_ref().map_or_else(|| self.shown.columns(), OnlineAnswer::columns),
             groups_seen: keys.len() as u64,
             unmet_blocks: (!self.is_cut).then_some(unmet),
             groups,
@@ -210,9 +225,39 @@ impl Looking<'_> {
         aggregates.iter().map(|(estimated, first)| self.estimate(*estimated, *first, totals)).collect()
     }
 
+    /// What is computed of aggregates of a group.
+    fn computed(&self, value: &OfAggregates, aggregates: &[(Estimated, usize)], totals: &Totals) -> Estimate {
+        if let Some(aggregate) = value.as_aggregate() {
+            let (estimated, first) = aggregates[aggregate];
+            return self.estimate(estimated, first, totals);
+        }
+        // What cannot be said of one of them cannot be said of it.
+        let of = value.aggregates().into_iter().map(|aggregate| {
+            let (estimated, first) = aggregates[aggregate];
+            self.estimate(estimated, first, totals)
+        });
+        if let Some(unknown) = of.into_iter().find(|estimate| estimate.value.is_nan()) {
+            return unknown;
+        }
+        let look = self.look();
+        let estimate = approximate::estimate(&look, self.sample, totals, |of| {
+            value.dual(of.len(), &|aggregate| {
+                let (estimated, first) = aggregates[aggregate];
+                dual(estimated, &of[first..first + estimated.terms()])
+            })
+        });
+        match self.params.bounds {
+            Kind::Approximate => estimate,
+            Kind::Guaranteed => Estimate { bounds: Err(NoBounds::NoRanges), ..estimate },
+        }
+    }
+
     fn estimate(&self, estimated: Estimated, first: usize, totals: &Totals) -> Estimate {
         let none = |why| Estimate { value: f64::NAN, bounds: Err(why) };
-        if let (Some(why), true) = (self.why, estimated != Estimated::AtTheEnd) {
+        if estimated == Estimated::AtTheEnd {
+            return none(NoBounds::OnlyAtTheEnd);
+        }
+        if let Some(why) = self.why {
             return none(why);
         }
         let look = self.look();
@@ -221,26 +266,8 @@ impl Looking<'_> {
         if terms > 1 && totals.sum(first + terms - 1) == 0.0 {
             return none(NoBounds::NoNumber);
         }
-        let approximately = |expression: &dyn Fn(&[Dual]) -> Dual| {
-            approximate::estimate(&look, self.sample, totals, |of| expression(&of[first..first + terms]))
-        };
-        let estimate = match estimated {
-            Estimated::AtTheEnd => return none(NoBounds::OnlyAtTheEnd),
-            Estimated::Count | Estimated::Sum => approximately(&|of| of[0].clone()),
-            Estimated::Mean => approximately(&|of| &of[0] / &of[1]),
-            Estimated::Variance { is_of_population, is_root } => approximately(&|of| {
-                let (sum, squares, count) = (&of[0], &of[1], &of[2]);
-                let less = if is_of_population { 0.0 } else { 1.0 };
-                let others = count.map(count.value - less, 1.0);
-                let variance = &(squares - &(&(sum * sum) / count)) / &others;
-                match variance.value < 0.0 {
-                    // What squares were rounded by is all that is left.
-                    true => variance.map(f64::NAN, 0.0),
-                    false if is_root => variance.sqrt(),
-                    false => variance,
-                }
-            }),
-        };
+        let of_terms = |of: &[Dual]| dual(estimated, &of[first..first + terms]);
+        let estimate = approximate::estimate(&look, self.sample, totals, of_terms);
         match (self.params.bounds, estimated, self.params.block_rows_max) {
             (Kind::Approximate, ..) => estimate,
             (Kind::Guaranteed, Estimated::Count, Some(of_block)) => {
@@ -251,6 +278,27 @@ impl Looking<'_> {
                 guaranteed::total(&look, self.sample, totals, first, &ranges)
             }
             (Kind::Guaranteed, ..) => Estimate { bounds: Err(NoBounds::NoRanges), ..estimate },
+        }
+    }
+}
+
+/// An aggregate, of its terms.
+fn dual(estimated: Estimated, of: &[Dual]) -> Dual {
+    match estimated {
+        Estimated::AtTheEnd => Dual::constant(f64::NAN, of.first().map_or(0, |one| one.gradient.len())),
+        Estimated::Count | Estimated::Sum => of[0].clone(),
+        Estimated::Mean => &of[0] / &of[1],
+        Estimated::Variance { is_of_population, is_root } => {
+            let (sum, squares, count) = (&of[0], &of[1], &of[2]);
+            let less = if is_of_population { 0.0 } else { 1.0 };
+            let others = count.map(count.value - less, 1.0);
+            let variance = &(squares - &(&(sum * sum) / count)) / &others;
+            match variance.value < 0.0 {
+                // What squares were rounded by is all that is left.
+                true => variance.map(f64::NAN, 0.0),
+                false if is_root => variance.sqrt(),
+                false => variance,
+            }
         }
     }
 }
@@ -280,6 +328,8 @@ fn shown_value(column: &ArrayRef, row: usize) -> Value {
 pub(super) struct FinalParams {
     /// Columns that tell groups apart.
     pub(super) by: usize,
+    /// What is shown of groups; `None`: what is written of them.
+    pub(super) shown_as: Option<OnlineAnswer>,
     /// How many groups there are.
     pub(super) groups: u64,
     /// What is shown beside groups.
@@ -289,13 +339,21 @@ pub(super) struct FinalParams {
 /// The answer, as it is written: of more groups than are shown, the first ones.
 #[task(name = "query.final", arguments = [whole, stream], deterministic = true)]
 pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Result<Snapshot, TaskError> {
-    let FinalParams { by, groups: groups_seen, seen } = params;
+    let FinalParams { by, shown_as, groups: groups_seen, seen } = params;
     let (mut groups, mut bytes) = (Vec::new(), 0);
     read_rows(context, (0, 1), |batch| {
         for row in 0..batch.num_rows() {
             let mut of = batch.columns().iter().map(|column| shown_value(column, row));
-            let key = of.by_ref().take(by).collect();
-            let group = ShownGroup { key, values: of.map(ShownValue::exact).collect() };
+            let key: Vec<Value> = of.by_ref().take(by).collect();
+            let group = match &shown_as {
+                None => ShownGroup { key, values: of.map(ShownValue::exact).collect() },
+                Some(shown_as) => {
+                    let aggregates: Vec<Value> = of.collect();
+                    let values = shown_as.values.iter().map(|(_, value)| ShownValue::exact(value.value(&aggregates)));
+                    let key = shown_as.keys.iter().map(|(_, number)| key[*number].clone()).collect();
+                    ShownGroup { key, values: values.collect() }
+                }
+            };
             if groups.len() == SHOWN_MAX || !has_room(&mut bytes, &group)? {
                 return Ok(ControlFlow::Break(()));
             }
@@ -303,12 +361,9 @@ pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Resu
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(Snapshot {
-        is_final: true,
-        columns: columns_of(context, 0)?,
-        groups_seen,
-        unmet_blocks: Some(0),
-        groups,
-        ..seen
-    })
+    let columns = match shown_as {
+        None => columns_of(context, 0)?,
+        Some(shown_as) => shown_as.columns(),
+    };
+    Ok(Snapshot { is_final: true, columns, groups_seen, unmet_blocks: Some(0), groups, ..seen })
 }

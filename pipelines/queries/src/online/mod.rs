@@ -9,6 +9,7 @@
 //! Of more groups than are followed (32 768, or fewer where memory is small) those are that have the most rows when it is first seen that there are more. Where even one map has more, nobody knows what is missing of which:
 //! its look chooses and shows no values, and what is known of the groups that are followed begins behind it. So whatever is estimated is estimated from all blocks of a random sample.
 
+mod answer;
 mod look;
 mod map;
 mod moments;
@@ -33,6 +34,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+pub use self::answer::{OfAggregates, OnlineAnswer};
 use self::look::Looked;
 use self::sampler::BySeed;
 use crate::estimators::Kind;
@@ -54,13 +56,16 @@ pub struct OnlineGroup {
     pub bounds: Kind,
     /// How many groups are followed, at most; `None`: 32 768, or as many as a small node has room for.
     pub followed_max: Option<u64>,
+    /// What is shown of each group; `None`: what is written of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<OnlineAnswer>,
 }
 
 impl OnlineGroup {
     /// Of groups, to the end, with approximate bounds of 95 %.
     pub fn new(group: GroupTable) -> Self {
         let bounds = Kind::Approximate;
-        Self { group, seed: 0, until: None, error_probability: 0.05, bounds, followed_max: None }
+        Self { group, seed: 0, until: None, error_probability: 0.05, bounds, followed_max: None, answer: None }
     }
 }
 

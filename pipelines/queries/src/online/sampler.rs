@@ -87,6 +87,7 @@ impl<'a> BySeed<'a> {
         let groups_max = plan.groups_max;
         let params = LookParams {
             query: self.params.group.query.clone(),
+            shown_as: self.params.answer.clone(),
             population: Population { blocks: plan.blocks.len() as u64, size: plan.sizes(0..plan.blocks.len()).sum() },
             read: plan.sample(*seen..*read),
             error_probability: plan.error_probability,
@@ -172,7 +173,8 @@ impl Sampler for BySeed<'_> {
     fn made(&self, futures: &Futures, groups: u64, layout: Arg, rows: &[Arg]) -> Result<(), JobError> {
         let mut progress = self.progress.borrow_mut();
         let seen = progress.plan.seen(progress.looked.len(), progress.plan.blocks.len());
-        let params = FinalParams { by: self.params.group.query.by.len(), groups, seen };
+        let (by, shown_as) = (self.params.group.query.by.len(), self.params.answer.clone());
+        let params = FinalParams { by, shown_as, groups, seen };
         let args: Vec<Arg> = std::iter::once(layout).chain(rows.iter().cloned()).collect();
         progress.answer = Some(futures.submit(answer, &params, &args)?);
         Ok(())

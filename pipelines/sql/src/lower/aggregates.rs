@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Schema};
-use datafusion_common::{Column, ScalarValue};
-use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams};
-use datafusion_expr::{Expr, cast, lit, logical_plan, when};
+use datafusion_common::{Column, DFSchema, ScalarValue};
+use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams, BinaryExpr};
+use datafusion_expr::{Expr, ExprSchemable as _, Operator, cast, lit, logical_plan, when};
+use exobus_queries::online::OfAggregates;
 use exobus_tables::aggregates::{Aggregate, Function};
 
 use super::projected::Projected;
@@ -72,6 +73,11 @@ impl Lowering<'_> {
         let origin = Origin::Steps(vec![self.drafts.len() - 1]);
         Ok(Relation { columns: outputs, ..Relation::of(origin, &schema, []) })
     }
+}
+
+/// Whether values of a type have what is behind the point, so that others stay what they are in it.
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_floating() || data_type.is_decimal()
 }
 
 fn column(name: &str) -> Expr {
@@ -155,6 +161,35 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
 }
 
 impl Group {
+    /// An expression over what is written of groups, as what is computed of their aggregates; `None`: estimates are not computed so. A quotient of whole numbers is cut off, which no estimate is.
+    pub(super) fn of_aggregates(&self, expr: &Expr, schema: &Schema) -> Option<OfAggregates> {
+        let of = |expr: &Expr| self.of_aggregates(expr, schema).map(Box::new);
+        let is_whole = |expr: &Expr| {
+            let schema = DFSchema::try_from(schema.clone()).ok()?;
+            Some(expr.get_type(&schema).ok()?.is_integer())
+        };
+        Some(match expr {
+            Expr::Alias(alias) => return self.of_aggregates(&alias.expr, schema),
+            Expr::Column(column) => {
+                OfAggregates::Aggregate(self.aggregates.iter().position(|aggregate| aggregate.name == column.name)?)
+            }
+            Expr::Literal(value, _) => match value.cast_to(&DataType::Float64).ok()? {
+                ScalarValue::Float64(Some(value)) => OfAggregates::Number(value),
+                _ => return None,
+            },
+            Expr::Cast(cast) if self.cast_of(expr).is_some() || is_number(cast.field.data_type()) => *of(&cast.expr)?,
+            Expr::Negative(one) => OfAggregates::Difference(Box::new(OfAggregates::Number(0.0)), of(one)?),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+                Operator::Plus => OfAggregates::Sum(of(left)?, of(right)?),
+                Operator::Minus => OfAggregates::Difference(of(left)?, of(right)?),
+                Operator::Multiply => OfAggregates::Product(of(left)?, of(right)?),
+                Operator::Divide if !is_whole(expr)? => OfAggregates::Quotient(of(left)?, of(right)?),
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
     /// The aggregate of which this is nothing but the type that the query has for it.
     pub(super) fn cast_of(&self, expr: &Expr) -> Option<String> {
         let Expr::Cast(cast) = expr else { return None };

@@ -17,6 +17,7 @@ use datafusion_expr::expr::{self, WindowFunction};
 use datafusion_expr::logical_plan::{FetchType, Filter, Limit, Projection, SkipType, Sort, Window};
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Expr, LogicalPlan, Operator, SortExpr, WindowFunctionDefinition, lit};
+use exobus_queries::online::OnlineAnswer;
 use exobus_tables::aggregates::Aggregate;
 use exobus_tables::expression::Expression;
 use exobus_tables::jobs::group::{GroupQuery, Top};
@@ -461,10 +462,11 @@ impl<'a> Lowering<'a> {
         self.name_groups(&mut relation, &names);
         let mut columns = Projected::default();
         names.iter().zip(&relation.columns).for_each(|(name, column)| columns.push(name.clone(), column.clone()));
+        let online = self.shown_online(&relation, &names);
         let Relation { origin, schema, keep, slice, .. } = relation;
         let rows = Input { origin, schema, keep, columns, selects: false, first: None }.rows()?;
         let steps = self.drafts.into_iter().map(Draft::step).collect::<Result<_, _>>()?;
-        Ok(Plan { version: VERSION, steps, answer: Answer { rows, slice, columns: names } })
+        Ok(Plan { version: VERSION, steps, answer: Answer { rows, slice, columns: names, online } })
     }
 
     /// Leaves aggregates of the last step of the type that they have there, which holds all their values, where the answer is to have no other.
@@ -477,6 +479,28 @@ impl<'a> Lowering<'a> {
                 *column = Expr::Column(Column::new_unqualified(own));
             }
         }
+    }
+
+    /// What is answered of the groups of the last step, where each column is one that tells them apart or is computed of their aggregates as estimates are.
+    fn shown_online(&self, relation: &Relation, names: &[String]) -> Option<OnlineAnswer> {
+        let Origin::Steps(steps) = &relation.origin else { return None };
+        let [step] = steps[..] else { return None };
+        let Draft::Group(group) = &self.drafts[step] else { return None };
+        if !relation.keep.is_empty() {
+            return None;
+        }
+        let mut answer = OnlineAnswer { keys: Vec::new(), values: Vec::new() };
+        for (name, column) in names.iter().zip(&relation.columns) {
+            let key = match column {
+                Expr::Column(column) => group.by.iter().position(|by| *by == column.name),
+                _ => None,
+            };
+            match key {
+                Some(key) => answer.keys.push((name.clone(), key)),
+                None => answer.values.push((name.clone(), group.of_aggregates(column, &relation.schema)?)),
+            }
+        }
+        Some(answer)
     }
 
     /// Calls what the last step says of groups as the answer does, where that is all that is done of it.
