@@ -27,10 +27,6 @@ pub mod rows;
 mod select;
 pub mod text;
 
-use std::sync::Arc;
-
-use arrow_schema::Schema;
-
 pub use self::catalog::Catalog;
 pub use self::error::{Position, SqlError};
 use self::plan::Plan;
@@ -45,12 +41,4 @@ pub fn plan(parsed: Parsed, catalog: &Catalog, now: i64) -> Result<Plan, SqlErro
         let written = parsed.written.clone();
         lower::lower(&logical::logical(parsed, catalog, Some(now))?, catalog, &written)
     })
-}
-
-impl<N: Into<String>> FromIterator<(N, Schema)> for Catalog {
-    fn from_iter<I: IntoIterator<Item = (N, Schema)>>(tables: I) -> Self {
-        let mut catalog = Self::default();
-        tables.into_iter().for_each(|(name, schema)| catalog.add(name, Arc::new(schema)));
-        catalog
-    }
 }

@@ -237,7 +237,7 @@ impl Run<'_> {
             let is_as_it_is = rows.computed.is_none() && rows.filter.is_none() && rows.select.is_none();
             is_as_it_is && slice_is_done(plan, step) && rows.origin == Origin::Steps(vec![step])
         };
-        let (mut written, mut shown_from) = (None, None);
+        let mut written = None;
         for (number, step) in plan.steps.iter().enumerate() {
             let is_answer = is_last(number);
             let to = match self.params.output.first() {
@@ -262,7 +262,7 @@ impl Run<'_> {
             };
             answered.rows_read += step_reads(step, &did);
             if is_answer {
-                (written, shown_from) = (Some(did), Some(number));
+                written = Some(did);
             }
         }
         if let Some(output) = self.params.output.first() {
@@ -279,8 +279,7 @@ impl Run<'_> {
         }
         let (mut inputs, mut reading) = self.reads(rows);
         let mut wanted = slice.rows.unwrap_or(u64::MAX);
-        let is_copied = slice.skip > 0 && shown_from.is_none();
-        if is_copied {
+        if slice.skip > 0 {
             // Rows that are passed over by number are not looked at.
             let to = self.to_scratch(plan.steps.len());
             let output = to.0.clone();

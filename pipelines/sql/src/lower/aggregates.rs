@@ -25,8 +25,8 @@ impl Lowering<'_> {
         let (mut by, mut outputs) = (Vec::<String>::new(), Vec::new());
         for expr in &aggregate.group_expr {
             if let Expr::GroupingSet(_) = expr {
-                return Err(SqlError::refused(
-                    "ROLLUP, CUBE and GROUPING SETS: a query for each, with UNION ALL between them, does the same; each",
+                return Err(SqlError::new(
+                    "ROLLUP, CUBE and GROUPING SETS have no operator here: a query for each, with UNION ALL between them, does the same",
                 ));
             }
             let name = columns.add(&relation.over(expr, in_schema)?, "g");

@@ -90,7 +90,7 @@ impl Lowering<'_> {
         let left_stays = !matches!(kind, JoinKind::Right | JoinKind::Full);
         let mut left_keys = Vec::<String>::new();
         for (key, _) in &on {
-            let known = left_columns.names().find(|name| left_columns.get(name) == Some(key)).map(str::to_owned);
+            let known = left_columns.name_of(key).map(str::to_owned);
             match known {
                 Some(known) if !left_keys.contains(&known) => left_keys.push(known),
                 _ => left_keys.push(left_columns.add_apart(key, "k", left_stays)),

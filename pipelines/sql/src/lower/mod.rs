@@ -24,12 +24,12 @@ use exobus_tables::jobs::group::{GroupQuery, Top};
 use exobus_tables::jobs::join::JoinQuery;
 use exobus_tables::semantics::{KeyColumn, Nulls};
 
-use self::projected::{Projected, rows};
+use self::projected::Projected;
 use self::relation::Relation;
 use crate::SqlError;
 use crate::catalog::Catalog;
 use crate::conditions;
-use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION};
+use crate::plan::{Answer, Origin, Plan, Slice, Step, VERSION};
 use crate::rows::First;
 
 /// The operators of a plan of DataFusion.
@@ -122,12 +122,6 @@ struct Group {
     top: Option<Top>,
     /// Aggregates that are of another type than the query has them, and of which: no value of theirs is another one there.
     casts: Vec<(String, DataType)>,
-}
-
-impl Input {
-    fn rows(self) -> Result<Rows, SqlError> {
-        rows(self)
-    }
 }
 
 impl Draft {

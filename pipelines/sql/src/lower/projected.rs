@@ -28,8 +28,8 @@ impl Projected {
 
     /// The name of a column, which is there once: its own, or one that begins so.
     pub(super) fn add(&mut self, expr: &Expr, prefix: &str) -> String {
-        match self.columns.iter().find(|(_, known)| known == expr) {
-            Some((name, _)) => name.clone(),
+        match self.name_of(expr) {
+            Some(name) => name.to_owned(),
             None => self.add_apart(expr, prefix, true),
         }
     }
@@ -62,8 +62,9 @@ impl Projected {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Expr> {
-        self.columns.iter().find(|(known, _)| known == name).map(|(_, expr)| expr)
+    /// The name of a column that is there.
+    pub(super) fn name_of(&self, expr: &Expr) -> Option<&str> {
+        self.columns.iter().find(|(_, known)| known == expr).map(|(name, _)| name.as_str())
     }
 
     /// Calls a column otherwise.
@@ -83,39 +84,43 @@ impl Projected {
     }
 }
 
-/// Rows of these columns.
-pub(super) fn rows(input: Input) -> Result<Rows, SqlError> {
-    let Input { origin, schema, keep, columns: Projected { mut columns, .. }, selects, first } = input;
-    let (filter, keep) = conditions::split(keep, &schema);
-    if columns.is_empty() && (!selects || !keep.is_empty()) {
-        // Rows are counted by a column.
-        columns.push(match schema.fields().first() {
-            Some(field) => (field.name().clone(), Expr::Column(Column::new_unqualified(field.name()))),
-            None => ("rows".to_owned(), lit(1_i32)),
-        });
+impl Input {
+    /// Rows of these columns.
+    pub(super) fn rows(self) -> Result<Rows, SqlError> {
+        let Self { origin, schema, keep, columns: Projected { mut columns, .. }, selects, first } = self;
+        let (filter, keep) = conditions::split(keep, &schema);
+        if columns.is_empty() && (!selects || !keep.is_empty()) {
+            // Rows are counted by a column.
+            columns.push(match schema.fields().first() {
+                Some(field) => (field.name().clone(), Expr::Column(Column::new_unqualified(field.name()))),
+                None => ("rows".to_owned(), lit(1_i32)),
+            });
+        }
+        let is_itself = |(name, expr): &(String, Expr)| matches!(expr, Expr::Column(column) if column.name == *name);
+        if keep.is_empty() && first.is_none() && columns.iter().all(is_itself) {
+            let select = (!selects && !is_all(&origin, &columns, &schema))
+                .then(|| columns.into_iter().map(|(name, _)| name).collect());
+            return Ok(Rows { origin, filter, computed: None, select, said: String::new() });
+        }
+        let mut said: Vec<String> = columns
+            .iter()
+            .filter(|column| !is_itself(column))
+            .map(|(name, expr)| format!("{} AS {name}", expr.human_display()))
+            .collect();
+        if !said.is_empty() {
+            said.insert(0, "with".to_owned());
+        }
+        let said_kept: Vec<String> = keep.iter().map(|one| one.human_display().to_string()).collect();
+        let mut text =
+            said.split_first().map_or(String::new(), |(with, columns)| format!("{with} {}", columns.join(", ")));
+        if !said_kept.is_empty() {
+            text =
+                format!("{}where {}", if text.is_empty() { text } else { format!("{text} ") }, said_kept.join(" AND "));
+        }
+        let spare = schema.fields().first().map(|field| field.name().clone());
+        let computed = computed(&keep, columns.iter().map(|(name, expr)| (name.clone(), expr)), first.as_ref(), spare)?;
+        Ok(Rows { origin, filter, computed: Some(computed), select: None, said: text })
     }
-    let is_itself = |(name, expr): &(String, Expr)| matches!(expr, Expr::Column(column) if column.name == *name);
-    if keep.is_empty() && first.is_none() && columns.iter().all(is_itself) {
-        let select = (!selects && !is_all(&origin, &columns, &schema))
-            .then(|| columns.into_iter().map(|(name, _)| name).collect());
-        return Ok(Rows { origin, filter, computed: None, select, said: String::new() });
-    }
-    let mut said: Vec<String> = columns
-        .iter()
-        .filter(|column| !is_itself(column))
-        .map(|(name, expr)| format!("{} AS {name}", expr.human_display()))
-        .collect();
-    if !said.is_empty() {
-        said.insert(0, "with".to_owned());
-    }
-    let said_kept: Vec<String> = keep.iter().map(|one| one.human_display().to_string()).collect();
-    let mut text = said.split_first().map_or(String::new(), |(with, columns)| format!("{with} {}", columns.join(", ")));
-    if !said_kept.is_empty() {
-        text = format!("{}where {}", if text.is_empty() { text } else { format!("{text} ") }, said_kept.join(" AND "));
-    }
-    let spare = schema.fields().first().map(|field| field.name().clone());
-    let computed = computed(&keep, columns.iter().map(|(name, expr)| (name.clone(), expr)), first.as_ref(), spare)?;
-    Ok(Rows { origin, filter, computed: Some(computed), select: None, said: text })
 }
 
 /// Whether these are all columns of what steps have written, in their order.

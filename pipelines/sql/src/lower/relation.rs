@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Schema, SchemaRef};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema};
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Expr, ExprSchemable};
@@ -65,8 +65,8 @@ impl Relation {
         expr.apply(|_| {
             size += 1;
             Ok(match size > EXPRESSION_MAX {
-                true => datafusion_common::tree_node::TreeNodeRecursion::Stop,
-                false => datafusion_common::tree_node::TreeNodeRecursion::Continue,
+                true => TreeNodeRecursion::Stop,
+                false => TreeNodeRecursion::Continue,
             })
         })?;
         match size > EXPRESSION_MAX {

@@ -359,14 +359,6 @@ impl Scalar {
             Self::Call(_, arguments) => of(&mut arguments.iter()),
         }
     }
-
-    /// The number of the column that it is and nothing more.
-    pub fn as_column(&self) -> Option<usize> {
-        match self {
-            Self::Column(at) => Some(*at as usize),
-            _ => None,
-        }
-    }
 }
 
 /// Conditions with an operator between them that does not see in which order it is done.
