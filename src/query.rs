@@ -28,10 +28,11 @@ use exobus_actors::ids::JobId;
 use exobus_actors::protocol::host::JobSpec;
 use exobus_actors::task::JobError;
 use exobus_queries::estimators::Kind;
+use exobus_queries::online::Online;
 use exobus_queries::snapshot::Snapshot;
 use exobus_queries::stopping::Until;
 use exobus_sql::SqlError;
-use exobus_sql::program::{Answered, Online, SqlQuery, query};
+use exobus_sql::program::{Answered, SqlQuery, query};
 use exobus_sql::text::{TableNames, parse};
 use exobus_tables::arrow_array::RecordBatch;
 use exobus_tables::arrow_schema::SchemaRef;
@@ -143,7 +144,7 @@ impl Query {
             Some(Until::Error(goal)) if goal.guaranteed => Kind::Guaranteed,
             _ => Kind::Approximate,
         };
-        let asked = Asked::of(self, Some(Online { seed, until, bounds }))?;
+        let asked = Asked::of(self, Some(Online { seed, until, bounds, simultaneous: false }))?;
         let (shows, shown) = mpsc::unbounded();
         let (cancel, cancelled) = oneshot::channel::<()>();
         let events = EventSink::new(move |event: Event| {

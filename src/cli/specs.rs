@@ -108,8 +108,12 @@ impl Said {
     }
 
     fn online(&mut self, args: &OnlineArgs) -> &mut Self {
-        let OnlineArgs { online, until, seed, bounds } = args;
-        self.flag("online", *online).text("until", until.as_ref()).value("seed", *seed).text("bounds", bounds.as_ref())
+        let OnlineArgs { online, until, seed, bounds, simultaneous } = args;
+        self.flag("online", *online)
+            .text("until", until.as_ref())
+            .value("seed", *seed)
+            .text("bounds", bounds.as_ref())
+            .flag("simultaneous", *simultaneous)
     }
 
     fn joined(&mut self, tables: &JoinTablesArgs, output: Option<&Path>) -> &mut Self {

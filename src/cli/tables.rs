@@ -208,9 +208,12 @@ pub struct OnlineArgs {
     /// From what the order follows in which the table is read [default: 0]
     #[arg(long, value_name = "NUMBER", help_heading = "Early answers", requires = "online")]
     pub seed: Option<u64>,
-    /// Which bounds are given: approximate, or guaranteed, which rest on no assumption, are wide, and are there for counts of rows of files that say how many they have [default: approximate]
+    /// Which bounds are given: approximate, or guaranteed, which rest on no assumption, are wide, and are there for counts of rows, and sums and means of whole numbers and decimals, of files that say how many rows they have and between which values a column is [default: approximate]
     #[arg(long, value_name = "KIND", help_heading = "Early answers", requires = "online", value_parser = ["approximate", "guaranteed"])]
     pub bounds: Option<String>,
+    /// Bounds of all groups hold together with 95 %, and not those of each: they are wider
+    #[arg(long, help_heading = "Early answers", requires = "online")]
+    pub simultaneous: bool,
 }
 
 /// How the files of a table are read of which a job looks at some columns alone.

@@ -7,11 +7,11 @@ use exobus_tables::jobs::group::GroupTable;
 use exobus_tables::kinds::{GROUP_FIELDS, explain_group, group_table};
 
 use crate::estimators::Kind;
-use crate::online::OnlineGroup;
+use crate::online::{Online, OnlineGroup};
 use crate::stopping::{ErrorGoal, Until, UntilError};
 
 /// What is said of what is shown before everything was read.
-pub const ONLINE: [Field; 4] = [
+pub const ONLINE: [Field; 5] = [
     Field::new(
         "online",
         Takes::Flag,
@@ -37,9 +37,16 @@ pub const ONLINE: [Field; 4] = [
         "bounds",
         Takes::Word(bounds),
         "\"guaranteed\"",
-        "Which bounds are given before everything was read: approximate, or guaranteed, which rest on no assumption, are wide, and are there for counts of rows of files that say how many they have.",
+        "Which bounds are given before everything was read: approximate, or guaranteed, which rest on no assumption, are wide, and are there for counts of rows, and sums and means of whole numbers and decimals, of files that say how many rows they have and between which values a column is.",
     )
     .or("\"approximate\""),
+    Field::new(
+        "simultaneous",
+        Takes::Flag,
+        "true",
+        "Whether bounds of all groups hold together with the probability that is said, which makes them wider. Unless it is said, those of each group do.",
+    )
+    .or("false"),
 ];
 
 const FIELDS: [Field; GROUP_FIELDS.len() + ONLINE.len()] = {
@@ -67,19 +74,17 @@ fn bounds() -> Vec<&'static str> {
 fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
     match online(fields)? {
         None => Plan::of(GroupTable::NAME, &group_table(fields)?),
-        Some((until, seed, bounds)) => {
-            Plan::of(OnlineGroup::NAME, &OnlineGroup { until, seed, bounds, ..OnlineGroup::new(group_table(fields)?) })
-        }
+        Some(online) => Plan::of(OnlineGroup::NAME, &online.of(group_table(fields)?)),
     }
 }
 
-/// When enough was read, from what the order follows, and which bounds are given, where it is shown before everything was read.
+/// How it is shown what is known before everything was read, where that is asked for.
 ///
 /// # Errors
 /// It is not, and something is said of it; what is said contradicts itself.
-pub fn online(fields: &Fields<'_>) -> Result<Option<(Option<Until>, u64, Kind)>, SpecError> {
+pub fn online(fields: &Fields<'_>) -> Result<Option<Online>, SpecError> {
     if !fields.flag("online") {
-        if let Some(field) = fields.first_of(&["until", "seed", "bounds"]) {
+        if let Some(field) = fields.first_of(&["until", "seed", "bounds", "simultaneous"]) {
             let message = format!("`{field}` is of what is shown before everything was read: `online = true`");
             return Err(SpecError::new(SpecCode::Invalid, message).at(field));
         }
@@ -100,5 +105,6 @@ pub fn online(fields: &Fields<'_>) -> Result<Option<(Option<Until>, u64, Kind)>,
         (Some("guaranteed"), _) | (_, true) => Kind::Guaranteed,
         (_, false) => Kind::Approximate,
     };
-    Ok(Some((until, fields.number("seed").unwrap_or_default(), bounds)))
+    let (seed, simultaneous) = (fields.number("seed").unwrap_or_default(), fields.flag("simultaneous"));
+    Ok(Some(Online { seed, until, bounds, simultaneous }))
 }

@@ -38,32 +38,29 @@ fn row(number: i64) -> (String, Option<i64>, f64) {
 }
 
 impl Table {
-    /// Of so many blocks.
+    /// Of so many blocks, which are row groups.
     fn new(blocks: i64) -> Self {
+        Self::of_files(blocks / 4 * GROUP_ROWS, GROUP_ROWS as u64)
+    }
+
+    /// Of files of so many rows each, in row groups of so many.
+    fn of_files(file_rows: i64, group_rows: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("in")).unwrap();
         let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
-        for (file, from) in (0..4).map(|file| (file, file * blocks / 4)) {
-            let rows: Vec<_> = (from * GROUP_ROWS..(file + 1) * blocks / 4 * GROUP_ROWS).map(row).collect();
+        for (file, from) in (0..4).map(|file| (file, file * file_rows)) {
+            let rows: Vec<_> = (from..from + file_rows).map(row).collect();
             // Three of four rows are of one group.
             let who = |number: i64| if number % 4 > 0 { "many".to_owned() } else { format!("buyer {number}") };
             let columns: [(&str, ArrayRef); 5] = [
-                (
-                    "who",
-                    Arc::new(StringArray::from_iter_values(
-                        (0..rows.len() as i64).map(|row| who(row + from * GROUP_ROWS)),
-                    )),
-                ),
+                ("who", Arc::new(StringArray::from_iter_values((0..rows.len() as i64).map(|row| who(row + from))))),
                 ("city", Arc::new(StringArray::from_iter_values(rows.iter().map(|(city, ..)| city)))),
                 ("paid", Arc::new(Int64Array::from_iter(rows.iter().map(|(_, paid, _)| *paid)))),
                 ("hours", Arc::new(Float64Array::from_iter_values(rows.iter().map(|(.., hours)| *hours)))),
-                (
-                    "number",
-                    Arc::new(Int64Array::from_iter_values((0..rows.len() as i64).map(|row| row + from * GROUP_ROWS))),
-                ),
+                ("number", Arc::new(Int64Array::from_iter_values((0..rows.len() as i64).map(|row| row + from)))),
             ];
             let rows = RecordBatch::try_from_iter(columns).unwrap();
-            let options = ParquetOptions { group_rows: GROUP_ROWS as u64, ..ParquetOptions::default() };
+            let options = ParquetOptions { group_rows, ..ParquetOptions::default() };
             let mut sink = ParquetSink::new(Vec::new(), &rows.schema(), &options, &budget).unwrap();
             sink.write(&rows).unwrap();
             fs::write(folder.path().join(format!("in/{file}.parquet")), sink.finish().unwrap().0).unwrap();
@@ -145,6 +142,28 @@ async fn the_answer_is_that_of_a_batch_and_what_is_shown_before_is_close_to_it()
     }
 }
 
+/// A row group of 100 000 rows has pages of 20 000: runs of these have 40 000 rows, and what is left.
+#[tokio::test]
+async fn blocks_of_large_row_groups_are_runs_of_their_pages() {
+    let table = Table::of_files(100_000, 100_000);
+    let aggregates = "count(*) as n, sum(paid) as paid, first(number) as first, last(hours) as last";
+    for (name, condition) in [("all", None), ("some", Some("number > 30000 and paid < 900"))] {
+        let asked = |output: &str| {
+            let mut group = table.group(output, &["city"], aggregates);
+            group.table.reading.filter = condition.map(|condition| condition.parse().unwrap());
+            group
+        };
+        let (batch, output) = (asked(&format!("batch {name}")), format!("online {name}"));
+        table.run((2, 128 * MIB), async move |futures| group(futures, batch).await).await.0.unwrap();
+        let query = OnlineGroup { seed: 3, ..OnlineGroup::new(asked(&output)) };
+        let (_, shown) = table.online((2, 128 * MIB), query).await;
+        assert_eq!(table.files(&output), table.files(&format!("batch {name}")), "{name}");
+        assert!(shown.iter().all(|snapshot| snapshot.blocks == 8), "{shown:?}");
+        let seen: Vec<u64> = shown.iter().map(|snapshot| snapshot.rows_seen).collect();
+        assert!(seen.is_sorted() && seen[0] < 200_000 && seen.last() == Some(&400_000), "{name}: {seen:?}");
+    }
+}
+
 fn check_shown(shown: &[Snapshot], blocks: u64) {
     let answer = shown.last().unwrap();
     assert!(answer.is_final && shown.iter().filter(|snapshot| snapshot.is_final).count() == 1);
@@ -204,12 +223,49 @@ async fn a_query_that_knows_enough_stops_and_writes_nothing() {
         "error=0.000001 was met at no look: everything was read, and the answer is exact"
     );
     assert!(shown.last().unwrap().is_final && table.files("out").len() == 2);
-    // Guaranteed bounds are of counts, and wide.
+    // Guaranteed bounds of floats would rest on there being no NaN, of which files say nothing.
     query.group.table.output = table.path("guaranteed");
     let (_, shown) = table.online((2, 64 * MIB), OnlineGroup { bounds: Kind::Guaranteed, ..query }).await;
     let values = &shown[shown.len() - 2].groups[0].values;
     assert_eq!((values[0].kind, values[1].kind), (Some(ShownKind::Guaranteed), None));
     assert!(values[1].reason.as_deref().unwrap().contains("guaranteed bounds need"), "{values:?}");
+}
+
+/// `paid` is a whole number of which files say that it is from 0 to 999.
+#[tokio::test]
+async fn guaranteed_bounds_of_sums_and_means_follow_from_what_files_say_of_values() {
+    let table = Table::new(400);
+    let group = |output: &str| table.group(output, &["city"], "count(*), sum(paid), avg(paid), count(paid)");
+    let bounds = Kind::Guaranteed;
+    let (_, shown) = table.online((2, 96 * MIB), OnlineGroup { bounds, ..OnlineGroup::new(group("each")) }).await;
+    let all = OnlineGroup { bounds, simultaneous: true, ..OnlineGroup::new(group("together")) };
+    let (_, together) = table.online((2, 96 * MIB), all).await;
+    assert_eq!((table.files("each"), shown.len()), (table.files("together"), together.len()));
+    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok()).unwrap();
+    let truth = &shown.last().unwrap().groups;
+    let mut narrower = 0;
+    for (one, other) in shown.iter().zip(&together).filter(|(one, _)| !one.is_final) {
+        for (group, with_others) in one.groups.iter().zip(&other.groups) {
+            let truth = &truth.iter().find(|of| of.key == group.key).unwrap().values;
+            for ((value, with_others), truth) in group.values.iter().zip(&with_others.values).zip(truth) {
+                if value.estimate.is_null() {
+                    // All values of the group that were read are null.
+                    assert_eq!(value, with_others);
+                    continue;
+                }
+                assert_eq!((value.kind, with_others.kind), (Some(ShownKind::Guaranteed), value.kind), "{value:?}");
+                let (low, high) = (value.low.unwrap(), value.high.unwrap());
+                assert!((low..=high).contains(&number(&truth.estimate)), "{value:?} of {truth:?}");
+                assert!(with_others.low.unwrap() <= low && high <= with_others.high.unwrap(), "{with_others:?}");
+                let (wrong, with_others) = (1.0 - value.level.unwrap(), 1.0 - with_others.level.unwrap());
+                assert!((wrong / with_others / one.groups_seen as f64 - 1.0).abs() < 1e-6, "{wrong} {with_others}");
+            }
+        }
+        // What is known of a mean from most of the blocks is more than that it is between the values.
+        let mean = &one.groups.iter().find(|group| group.key == [json!("city 0")]).unwrap().values[2];
+        narrower += usize::from(mean.low.unwrap() > 100.0 && mean.high.unwrap() < 900.0);
+    }
+    assert!(narrower > 0, "{shown:?}");
 }
 
 #[tokio::test]

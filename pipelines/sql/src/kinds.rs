@@ -8,7 +8,7 @@ use exobus_queries::kinds::{ONLINE, online};
 use exobus_shuffle::kinds::{PARTIAL, PARTITIONS, STRATEGY};
 use exobus_tables::kinds::{COMPRESSION, FILE_BYTES, FORMAT, ROW_GROUP_ROWS, VERIFY, writing};
 
-use crate::program::{Online, SqlQuery, scratch_beside};
+use crate::program::{SqlQuery, scratch_beside};
 use crate::text::{self, TableNames};
 
 const SQL: Field = Field::new(
@@ -98,7 +98,7 @@ fn asked(fields: &Fields<'_>, text: &str) -> Result<SqlQuery, SpecError> {
         let what = "a query is done in steps, which write files until the answer is there: say `scratch`, a folder that all nodes reach, or `output`, beside which it is made";
         invalid("scratch", what.to_owned())
     })?;
-    let online = online(fields)?.map(|(until, seed, bounds)| Online { seed, until, bounds });
+    let online = online(fields)?;
     let query = SqlQuery {
         output: output.into_iter().collect(),
         writing: writing(fields)?,

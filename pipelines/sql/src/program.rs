@@ -11,9 +11,7 @@ use exobus_actors::registry::{Paths, TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, TaskOptions};
 use exobus_files::Location;
-use exobus_queries::estimators::Kind;
-use exobus_queries::online::{OnlineGroup, online_group};
-use exobus_queries::stopping::Until;
+use exobus_queries::online::{Online, OnlineGroup, online_group};
 use exobus_shuffle::Strategy;
 use exobus_shuffle::jobs::outputs;
 use exobus_tables::block::Layout;
@@ -44,17 +42,6 @@ pub struct NamedTable {
     /// How they are read.
     #[serde(default)]
     pub reading: ReadOptions,
-}
-
-/// What is shown before everything was read.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Online {
-    /// From what the order follows in which the table is read.
-    pub seed: u64,
-    /// When it has read enough; `None`: when it has read everything.
-    pub until: Option<Until>,
-    /// Which bounds are given.
-    pub bounds: Kind,
 }
 
 /// A query, and what is done with its answer.
@@ -247,9 +234,7 @@ impl Run<'_> {
             let did = match (step, online) {
                 (Step::Group { rows, query }, Some((online, shown))) => {
                     let group = GroupTable { table: self.rewrite(rows, to), query: query.clone() };
-                    let Online { seed, until, bounds } = online;
-                    let answer = shown.cloned();
-                    let params = OnlineGroup { seed, until, bounds, answer, ..OnlineGroup::new(group) };
+                    let params = OnlineGroup { answer: shown.cloned(), ..online.of(group) };
                     let early = online_group(self.futures.clone(), params).await?;
                     let did = early.written.clone();
                     answered.online = Some(early);

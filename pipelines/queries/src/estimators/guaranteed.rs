@@ -4,6 +4,8 @@
 //! ρ = 1 - (n - 1) / N up to half of all and (1 - n / N) (1 + 1 / n) from there on, and κ = 7/3 + 3/√2; the same below (empirical Bernstein-Serfling: Bardenet and Maillard, "Concentration inequalities for sampling
 //! without replacement", Bernoulli 2015, theorem 4.3). Here values are totals of blocks. What blocks that were not read may have at least and at most is a bound, too, which nothing makes wrong.
 
+use serde::{Deserialize, Serialize};
+
 use super::answer::{Bounds, Estimate, Kind, NoBounds};
 use super::looks::Look;
 use super::totals::{Sample, Totals, Weighted};
@@ -14,7 +16,7 @@ pub const BLOCKS_MIN: u64 = 2;
 const MEAN_PRECISION: f64 = 1e-9;
 
 /// The least and the most that something can be.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// The least.
     pub low: f64,

@@ -9,7 +9,7 @@ use exobus_shuffle::jobs::values::write_value;
 use exobus_tables::aggregates::Estimated;
 use exobus_tables::arrow_array::ArrayRef;
 use exobus_tables::jobs::group::GroupQuery;
-use exobus_tables::jobs::group::sampled::{Shown, columns_of, read_rows, terms};
+use exobus_tables::jobs::group::sampled::{Shown, columns_of, estimated, read_rows, terms};
 use exobus_tables::look::Value as Shape;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -45,6 +45,10 @@ pub(super) struct LookParams {
     pub(super) error_probability: f64,
     /// Which bounds are given.
     pub(super) bounds: Kind,
+    /// Whether the error probability is that of all groups together.
+    pub(super) simultaneous: bool,
+    /// Of each aggregate, between which numbers the values of its column are, where that is known and matters.
+    pub(super) extents: Vec<Option<Range>>,
     /// Rows of the largest block, where blocks say how many they have.
     pub(super) block_rows_max: Option<f64>,
     /// Groups that are followed, at most.
@@ -109,7 +113,8 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
     let encoded = moments.encode();
     let (keys, totals) = moments.into_totals();
     let why = begins_anew.then_some(NoBounds::BeginsAnew);
-    let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut: are_all || begins_anew, why };
+    let is_cut = are_all || begins_anew;
+    let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why, groups: keys.len() };
     let mut looked = looking.at(&keys, &totals)?;
     if params.block_rows_max.is_none() {
         looked.snapshot.rows_seen = rows;
@@ -150,12 +155,26 @@ struct Looking<'a> {
     is_cut: bool,
     /// Why nothing is known, whatever was read.
     why: Option<NoBounds>,
+    /// How many groups are known.
+    groups: usize,
+}
+
+/// An aggregate, by the terms that it is estimated from.
+#[derive(Clone, Copy)]
+struct OfTerms {
+    estimated: Estimated,
+    /// The number of the first of them.
+    first: usize,
+    /// Between which numbers the values of its column are, where that is known.
+    extent: Option<Range>,
 }
 
 impl Looking<'_> {
     fn at(&self, keys: &[Vec<u8>], totals: &[Totals]) -> Result<Looked, TaskError> {
-        let LookParams { query, goal, seen, shown_as, .. } = self.params;
-        let aggregates = self.shown.aggregates();
+        let LookParams { query, goal, seen, shown_as, extents, .. } = self.params;
+        let of_query = estimated(query).into_iter().zip(extents);
+        let aggregates = of_query.map(|((estimated, first), extent)| OfTerms { estimated, first, extent: *extent });
+        let aggregates: Vec<OfTerms> = aggregates.collect();
         let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
         let column = |number: usize| {
             let value = |of: &Vec<Estimate>| Some(of[number].value).filter(|value| value.is_finite());
@@ -216,33 +235,31 @@ impl Looking<'_> {
     }
 
     fn look(&self) -> Look {
-        let LookParams { population, error_probability, .. } = self.params;
-        Look { population: *population, error_probability: *error_probability }
+        let LookParams { population, error_probability, simultaneous, .. } = self.params;
+        // Those that are shown were chosen by what was read: each that is known might be.
+        let groups = if *simultaneous { self.groups.max(1) as f64 } else { 1.0 };
+        Look { population: *population, error_probability: error_probability / groups }
     }
 
     /// Of each aggregate of a group.
-    fn estimates(&self, aggregates: &[(Estimated, usize)], totals: &Totals) -> Vec<Estimate> {
-        aggregates.iter().map(|(estimated, first)| self.estimate(*estimated, *first, totals)).collect()
+    fn estimates(&self, aggregates: &[OfTerms], totals: &Totals) -> Vec<Estimate> {
+        aggregates.iter().map(|aggregate| self.estimate(*aggregate, totals)).collect()
     }
 
     /// What is computed of aggregates of a group.
-    fn computed(&self, value: &OfAggregates, aggregates: &[(Estimated, usize)], totals: &Totals) -> Estimate {
+    fn computed(&self, value: &OfAggregates, aggregates: &[OfTerms], totals: &Totals) -> Estimate {
         if let Some(aggregate) = value.as_aggregate() {
-            let (estimated, first) = aggregates[aggregate];
-            return self.estimate(estimated, first, totals);
+            return self.estimate(aggregates[aggregate], totals);
         }
         // What cannot be said of one of them cannot be said of it.
-        let of = value.aggregates().into_iter().map(|aggregate| {
-            let (estimated, first) = aggregates[aggregate];
-            self.estimate(estimated, first, totals)
-        });
+        let of = value.aggregates().into_iter().map(|aggregate| self.estimate(aggregates[aggregate], totals));
         if let Some(unknown) = of.into_iter().find(|estimate| estimate.value.is_nan()) {
             return unknown;
         }
         let look = self.look();
         let estimate = approximate::estimate(&look, self.sample, totals, |of| {
             value.dual(of.len(), &|aggregate| {
-                let (estimated, first) = aggregates[aggregate];
+                let OfTerms { estimated, first, .. } = aggregates[aggregate];
                 dual(estimated, &of[first..first + estimated.terms()])
             })
         });
@@ -252,7 +269,7 @@ impl Looking<'_> {
         }
     }
 
-    fn estimate(&self, estimated: Estimated, first: usize, totals: &Totals) -> Estimate {
+    fn estimate(&self, OfTerms { estimated, first, extent }: OfTerms, totals: &Totals) -> Estimate {
         let none = |why| Estimate { value: f64::NAN, bounds: Err(why) };
         if estimated == Estimated::AtTheEnd {
             return none(NoBounds::OnlyAtTheEnd);
@@ -268,16 +285,23 @@ impl Looking<'_> {
         }
         let of_terms = |of: &[Dual]| dual(estimated, &of[first..first + terms]);
         let estimate = approximate::estimate(&look, self.sample, totals, of_terms);
-        match (self.params.bounds, estimated, self.params.block_rows_max) {
-            (Kind::Approximate, ..) => estimate,
-            (Kind::Guaranteed, Estimated::Count, Some(of_block)) => {
-                let range = |high| Range { low: 0.0, high };
-                // What is known is of the sample, so all others are the rest.
-                let of_rest = look.population.size - self.sample.size;
-                let ranges = TotalRanges { of_block: range(of_block), of_rest: range(of_rest) };
-                guaranteed::total(&look, self.sample, totals, first, &ranges)
+        let (Kind::Guaranteed, rows_max) = (self.params.bounds, self.params.block_rows_max) else { return estimate };
+        // What is known is of the sample, so all others are the rest.
+        let rows_left = look.population.size - self.sample.size;
+        let total = |rows: f64, of_row: Range| {
+            // A row need not be of the group.
+            let Range { low, high } = of_row;
+            let of_rows = |rows: f64| Range { low: rows * low.min(0.0), high: rows * high.max(0.0) };
+            let ranges = TotalRanges { of_block: of_rows(rows), of_rest: of_rows(rows_left) };
+            guaranteed::total(&look, self.sample, totals, first, &ranges)
+        };
+        match (estimated, rows_max, extent) {
+            (Estimated::Count, Some(rows), _) => total(rows, Range { low: 0.0, high: 1.0 }),
+            (Estimated::Sum, Some(rows), Some(of_row)) => total(rows, of_row),
+            (Estimated::Mean, Some(rows), Some(values)) => {
+                guaranteed::mean(&look, self.sample, totals, (first + 1, first), &values, rows)
             }
-            (Kind::Guaranteed, ..) => Estimate { bounds: Err(NoBounds::NoRanges), ..estimate },
+            _ => Estimate { bounds: Err(NoBounds::NoRanges), ..estimate },
         }
     }
 }

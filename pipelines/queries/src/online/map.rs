@@ -10,6 +10,7 @@ use serde_bytes::ByteBuf;
 use super::moments::{EncodedMoments, Moments, memory_bytes};
 use super::value_of;
 use crate::estimators::Totals;
+use crate::estimators::guaranteed::Range;
 
 /// Arguments before that of which groups are told.
 const ARGUMENTS: usize = 3;
@@ -26,6 +27,37 @@ pub(super) struct MapParams {
     pub(super) terms: usize,
     /// Groups that are told, at most.
     pub(super) groups_max: usize,
+    /// What bounds rest on: it is seen whether it is so.
+    pub(super) said: Vec<SaidOfValues>,
+}
+
+/// What files say of the values that an aggregate is of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SaidOfValues {
+    /// The aggregate.
+    pub(super) of: String,
+    /// The term that is their sum, and that which says how many there are.
+    pub(super) terms: (usize, usize),
+    /// Between which numbers they are.
+    pub(super) extent: Range,
+}
+
+impl SaidOfValues {
+    /// # Errors
+    /// The terms of a group in a block cannot be of such values.
+    fn check(&self, totals: &[f64]) -> Result<(), TaskError> {
+        let Range { low, high } = self.extent;
+        let (sum, count) = (totals[self.terms.0], totals[self.terms.1]);
+        // Sums of floats are rounded.
+        let rounded = f64::EPSILON * count * low.abs().max(high.abs()) * count;
+        match (low * count - rounded..=high * count + rounded).contains(&sum) {
+            true => Ok(()),
+            false => Err(TaskError::data(format!(
+                "{}: files say that all values are between {low} and {high}, but {count} of them add up to {sum}: guaranteed bounds rest on what files say, approximate ones do not",
+                self.of
+            ))),
+        }
+    }
 }
 
 /// Keys of the groups that are followed; `None`: all are.
@@ -51,7 +83,7 @@ pub(super) fn told_bytes(groups_max: usize, terms: usize) -> u64 {
 /// Reads blocks as a map of groups does; its third output is [`Told`].
 #[task(name = "query.map", deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
-    let MapParams { blocks, sizes, terms, groups_max } = params;
+    let MapParams { blocks, sizes, terms, groups_max, said } = params;
     let Some(sizes) = sizes else {
         map_blocks(context, blocks, None)?;
         return write_value(context, 2, &Told::default());
@@ -77,6 +109,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
             let columns = block.terms(groups);
             for (row, group) in groups.iter().enumerate() {
                 totals.iter_mut().zip(&columns).for_each(|(total, column)| *total = column[row]);
+                said.iter().try_for_each(|said| said.check(&totals))?;
                 match follows {
                     true => Totals::add_to(numbers_at(&mut of_followed, *group, terms), size, &totals),
                     false => moments.add(block.key(*group), size, &totals),
@@ -103,4 +136,23 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
 fn numbers_at(of_groups: &mut [f64], group: u32, terms: usize) -> &mut [f64] {
     let many = Totals::numbers_of(terms);
     &mut of_groups[many * group as usize..][..many]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_files_say_of_values_is_checked_where_these_are_read() {
+        let said = SaidOfValues { of: "sum(paid)".to_owned(), terms: (1, 2), extent: Range { low: -2.0, high: 10.0 } };
+        for (sum, is_right) in
+            [(30.0, true), (-6.0, true), (0.0, true), (30.1, false), (-6.1, false), (f64::NAN, false)]
+        {
+            let checked = said.check(&[7.0, sum, 3.0]);
+            assert_eq!(checked.is_ok(), is_right, "{sum}");
+            if let Err(error) = checked {
+                assert!(error.to_string().contains("all values are between -2 and 10, but 3 of them"), "{error}");
+            }
+        }
+    }
 }

@@ -54,6 +54,9 @@ pub struct OnlineGroup {
     pub error_probability: f64,
     /// Which bounds are given.
     pub bounds: Kind,
+    /// Whether the error probability is that of all groups of a look together, and not that of each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simultaneous: bool,
     /// How many groups are followed, at most; `None`: 32 768, or as many as a small node has room for.
     pub followed_max: Option<u64>,
     /// What is shown of each group; `None`: what is written of it.
@@ -61,11 +64,41 @@ pub struct OnlineGroup {
     pub answer: Option<OnlineAnswer>,
 }
 
+/// How it is shown what is known before everything was read.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Online {
+    /// As [`OnlineGroup::seed`].
+    pub seed: u64,
+    /// As [`OnlineGroup::until`].
+    pub until: Option<Until>,
+    /// As [`OnlineGroup::bounds`].
+    pub bounds: Kind,
+    /// As [`OnlineGroup::simultaneous`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simultaneous: bool,
+}
+
+impl Online {
+    /// Of these groups.
+    pub fn of(self, group: GroupTable) -> OnlineGroup {
+        let Self { seed, until, bounds, simultaneous } = self;
+        OnlineGroup { until, seed, bounds, simultaneous, ..OnlineGroup::new(group) }
+    }
+}
+
 impl OnlineGroup {
     /// Of groups, to the end, with approximate bounds of 95 %.
     pub fn new(group: GroupTable) -> Self {
-        let bounds = Kind::Approximate;
-        Self { group, seed: 0, until: None, error_probability: 0.05, bounds, followed_max: None, answer: None }
+        Self {
+            group,
+            seed: 0,
+            until: None,
+            error_probability: 0.05,
+            bounds: Kind::Approximate,
+            simultaneous: false,
+            followed_max: None,
+            answer: None,
+        }
     }
 }
 

@@ -2,19 +2,21 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::{Arg, JobError, TaskOptions};
 use exobus_shuffle::Sizes;
-use exobus_tables::jobs::group::sampled::{BlockSize, ReadOrder, SampledMap, Sampler, terms};
+use exobus_tables::aggregates::{Aggregate, Estimated};
+use exobus_tables::jobs::group::GroupQuery;
+use exobus_tables::jobs::group::sampled::{BlockSize, ReadOrder, SampledMap, Sampler, estimated, terms};
 use futures::channel::mpsc::UnboundedSender;
 
 use super::OnlineGroup;
 use super::look::{FinalParams, LookParams, State, answer, look_at_groups, look_bytes};
-use super::map::{MapParams, map, told_bytes};
+use super::map::{MapParams, SaidOfValues, map, told_bytes};
 use super::moments::memory_bytes;
-use crate::estimators::{Looks, Population, Sample, order};
+use crate::estimators::guaranteed::Range;
+use crate::estimators::{Kind, Looks, Population, Sample, order};
 use crate::snapshot::Snapshot;
 use crate::stopping::Until;
 
@@ -61,6 +63,8 @@ struct Plan {
     has_rows: bool,
     /// After how many blocks the next looks are, the end apart.
     looks: VecDeque<usize>,
+    /// Of each aggregate, between which numbers the values of its column are, where that is known and matters.
+    extents: Vec<Option<Range>>,
     /// What may be wrong at each of them.
     error_probability: f64,
     groups_max: usize,
@@ -92,6 +96,8 @@ impl<'a> BySeed<'a> {
             read: plan.sample(*seen..*read),
             error_probability: plan.error_probability,
             bounds: self.params.bounds,
+            simultaneous: self.params.simultaneous,
+            extents: plan.extents.clone(),
             block_rows_max: plan.block_rows_max(),
             groups_max,
             goal: match self.params.until {
@@ -122,8 +128,8 @@ impl<'a> BySeed<'a> {
 }
 
 impl Sampler for BySeed<'_> {
-    fn order(&self, blocks: &[BlockSize], nodes: Sizes) -> Result<ReadOrder, JobError> {
-        let order: Vec<usize> =
+    fn order(&self, blocks: &[BlockSize], extents: &[Option<(f64, f64)>], nodes: Sizes) -> Result<ReadOrder, JobError> {
+        let mut order: Vec<usize> =
             order(blocks.len() as u64, self.params.seed).into_iter().map(|block| block as usize).collect();
         let looks = Looks::new(blocks.len() as u64);
         let mut seen: VecDeque<usize> = looks.seen().map(|blocks| blocks as usize).collect();
@@ -132,6 +138,12 @@ impl Sampler for BySeed<'_> {
         let executors_per_node = u64::from(nodes.executors_per_node.max(1));
         let executors = u64::from(nodes.nodes.max(1)) * executors_per_node;
         let ends = ends(&seen, executors as usize);
+        // A look sees what is before it whatever comes first there, and blocks that lie side by side are quicker to read.
+        let mut from = 0;
+        for end in ends.iter().copied().chain([order.len()]) {
+            order[from..end].sort_unstable();
+            from = end;
+        }
         let per_group = memory_bytes(1, self.terms);
         let followed_max = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;
         let followed_max = followed_max.clamp(GROUPS_MIN, GROUPS_MAX);
@@ -139,6 +151,12 @@ impl Sampler for BySeed<'_> {
             has_rows: blocks.iter().all(|block| block.rows.is_some()),
             blocks: order.iter().map(|block| blocks[*block]).collect(),
             looks: seen,
+            extents: match self.params.bounds {
+                Kind::Approximate => vec![None; extents.len()],
+                Kind::Guaranteed => {
+                    extents.iter().map(|extent| extent.map(|(low, high)| Range { low, high })).collect()
+                }
+            },
             error_probability: looks.share(self.params.error_probability),
             groups_max: followed_max.min(self.params.followed_max.unwrap_or(u64::MAX).max(1)) as usize,
         };
@@ -159,7 +177,8 @@ impl Sampler for BySeed<'_> {
             args.extend(progress.followed[0].as_ref().map(ObjectRef::arg));
             options.outside_bytes += told_bytes(groups_max, self.terms);
         }
-        let params = MapParams { blocks: params, sizes, terms: self.terms, groups_max };
+        let said = progress.plan.said_of_values(&self.params.group.query);
+        let params = MapParams { blocks: params, sizes, terms: self.terms, groups_max, said };
         let [parts, rows, told] = three(futures.submit_many(map, &params, &args, 3, options)?)?;
         progress.read = blocks.end;
         progress.told.extend(next.map(|_| told));
@@ -182,15 +201,26 @@ impl Sampler for BySeed<'_> {
 }
 
 impl Plan {
-    fn sizes(&self, blocks: Range<usize>) -> impl Iterator<Item = f64> {
+    fn sizes(&self, blocks: std::ops::Range<usize>) -> impl Iterator<Item = f64> {
         let size = |block: &BlockSize| block.rows.filter(|_| self.has_rows).unwrap_or(block.bytes) as f64;
         self.blocks[blocks].iter().map(size)
     }
 
-    fn sample(&self, blocks: Range<usize>) -> Sample {
+    fn sample(&self, blocks: std::ops::Range<usize>) -> Sample {
         let mut sample = Sample::default();
         self.sizes(blocks).for_each(|size| sample.add(size));
         sample
+    }
+
+    /// What is said of values that sums and means are of.
+    fn said_of_values(&self, query: &GroupQuery) -> Vec<SaidOfValues> {
+        let aggregates = query.aggregates.iter().zip(estimated(query)).zip(&self.extents);
+        let said = |((aggregate, (estimated, first)), extent): ((&Aggregate, (Estimated, usize)), &Option<Range>)| {
+            let is_of_values = matches!(estimated, Estimated::Sum | Estimated::Mean);
+            let extent = extent.filter(|_| is_of_values)?;
+            Some(SaidOfValues { of: aggregate.call(), terms: (first, first + 1), extent })
+        };
+        aggregates.filter_map(said).collect()
     }
 
     /// Rows of the largest block, where all say how many they have.

@@ -1,5 +1,6 @@
 //! Which files a table has, of what schema, and how they are cut.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::budget::TaskBudget;
-use super::describe::{Asked, FileList, check_location, write_files, written};
+use super::describe::{Asked, Blocks, FileList, check_location, write_files, written};
 use super::output::WriteOptions;
 use super::rewrite::Folders;
 use crate::reading::{ReadOptions, Reading, TableFile, TableReader};
@@ -53,6 +54,9 @@ pub(super) struct DescribeParams {
     pub(super) reading: ReadOptions,
     /// How many files are looked at by one task.
     pub(super) chunk_files: usize,
+    /// As [`Asked::blocks`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) blocks: Option<Blocks>,
 }
 
 /// A table as it was found.
@@ -76,6 +80,12 @@ pub(super) struct DescribedFile {
     #[serde(default)]
     pub(super) below: usize,
     pub(super) splits: Vec<DescribedSplit>,
+    /// Of each split the numbers of the rows with which runs of it begin, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) runs: Vec<Vec<u64>>,
+    /// Of each column of which that was asked, between which numbers its values are; `None`: nobody knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) extents: Vec<Option<(f64, f64)>>,
 }
 
 /// A split of a file.
@@ -95,6 +105,12 @@ impl DescribedSplit {
     /// How many rows it has, or may have.
     pub(super) fn rows_about(&self) -> u64 {
         self.rows.unwrap_or(self.value_bytes / UNKNOWN_ROW_BYTES)
+    }
+
+    /// So many of its rows.
+    pub(super) fn part(&self, rows: u64) -> Self {
+        let value_bytes = u128::from(self.value_bytes) * u128::from(rows) / u128::from(self.rows_about().max(1));
+        Self { value_bytes: value_bytes as u64, rows: Some(rows), ..*self }
     }
 
     /// What a map of it takes beside the store: its values, decoded, and what puts its rows in order.
@@ -151,8 +167,8 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
     let reading = ReadOptions { schema, ..reading };
     let first = list.files.first().map_or(String::new(), |file| file.path.display().to_string());
-    let DescribeParams { key, is_mapped, folders, .. } = params;
-    let asked = Asked { reading, first, key, form, is_mapped, folders };
+    let DescribeParams { key, is_mapped, folders, blocks, .. } = params;
+    let asked = Asked { reading, first, key, form, is_mapped, folders, blocks };
     if list.files.len() > params.chunk_files {
         let mut chunks = list.files.chunks(params.chunk_files);
         write_value(context, 0, &Looked::Listed { chunks: chunks.len() as u32, asked })?;
@@ -189,6 +205,17 @@ impl DescribedFile {
     /// How many rows each of its splits has, where the file says so.
     pub(super) fn rows(&self) -> Vec<Option<u64>> {
         self.splits.iter().map(|split| split.rows).collect()
+    }
+
+    /// The runs of a split, by the numbers of their rows; none: it is not cut.
+    pub(super) fn runs(&self, split: usize) -> Vec<Range<u64>> {
+        let (Some(begins), Some(rows)) = (self.runs.get(split), self.splits[split].rows) else { return Vec::new() };
+        let ends = begins.iter().skip(1).copied().chain([rows]);
+        if begins.len() < 2 {
+            Vec::new()
+        } else {
+            begins.iter().copied().zip(ends).map(|(from, to)| from..to).collect()
+        }
     }
 
     /// Leaves out those of its splits of which this is true.
@@ -240,6 +267,18 @@ impl Described {
             return None;
         }
         self.splits().map(|split| split.rows).sum()
+    }
+
+    /// Of each column of which that was asked, between which numbers its values are in all files.
+    pub(super) fn extents(&self) -> Vec<Option<(f64, f64)>> {
+        let mut files = self.files.iter().map(|file| &file.extents);
+        let mut all = files.next().cloned().unwrap_or_default();
+        for of_file in files {
+            for (here, there) in all.iter_mut().zip(of_file) {
+                *here = here.zip(*there).map(|(here, there)| (here.0.min(there.0), here.1.max(there.1)));
+            }
+        }
+        all
     }
 
     pub(super) fn splits(&self) -> impl Iterator<Item = &DescribedSplit> {

@@ -1,5 +1,7 @@
 //! Rows of pieces, as tasks read them.
 
+use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -21,6 +23,8 @@ pub(super) struct PieceReader<'a> {
     reader: TableReader,
     access: Access,
     row_limit: RowLimit,
+    /// The file of the last piece, where it is kept for the next one.
+    last: Option<RefCell<Option<(PathBuf, TableFile)>>>,
     budget: &'a Arc<TaskBudget>,
 }
 
@@ -33,12 +37,17 @@ impl<'a> PieceReader<'a> {
         budget: &'a Arc<TaskBudget>,
     ) -> Result<Self, TaskError> {
         let reader = TableReader::new(reading, columns, &budget.shared()).map_err(of_table)?;
-        Ok(Self { reading, reader, access: Access::Ranges, row_limit, budget })
+        Ok(Self { reading, reader, access: Access::Ranges, row_limit, last: None, budget })
     }
 
     /// Reads through the page cache: others read the same splits.
     pub(super) fn cached(self) -> Self {
         Self { access: Access::Cached, ..self }
+    }
+
+    /// Keeps each file open until a piece of another one is read: pieces that follow each other are of the same file more often than not.
+    pub(super) fn keeping(self) -> Self {
+        Self { last: Some(RefCell::default()), ..self }
     }
 
     /// Calls `each` with the rows of a piece, batch by batch, until there are no more or those that are wanted were given: its file is the one that was listed then (law 9).
@@ -54,10 +63,9 @@ impl<'a> PieceReader<'a> {
     ) -> Result<(), TaskError> {
         context.check_path(&piece.file.path)?;
         let failed = |error| self.budget.of_source(error);
-        let file = self.open(piece).map_err(failed)?;
+        let file = self.opened(piece).map_err(failed)?;
         let before = wanted.rows;
-        let splits = piece.splits().map(|(split, _, described)| -> ToRead { (split, described.state) });
-        for rows in file.rows(splits, wanted) {
+        for rows in file.rows(piece.to_read(), wanted) {
             context.check_cancelled()?;
             let rows = rows.map_err(failed)?;
             if rows.batch.num_rows() > 0 {
@@ -73,7 +81,19 @@ impl<'a> PieceReader<'a> {
         let read = u128::from(before - wanted.rows);
         let bytes = if file.passes_over() { bytes * read / rows.max(1) } else { bytes };
         context.read_outside(bytes as u64);
+        if let Some(last) = &self.last {
+            last.replace(Some((piece.file.path.clone(), file)));
+        }
         Ok(())
+    }
+
+    /// The file of a piece, which may still be open.
+    fn opened(&self, piece: &Piece) -> Result<TableFile, SourceError> {
+        let last = self.last.as_ref().and_then(RefCell::take);
+        match last.filter(|(path, _)| *path == piece.file.path) {
+            Some((_, file)) => Ok(file),
+            None => self.open(piece),
+        }
     }
 
     fn open(&self, piece: &Piece) -> Result<TableFile, SourceError> {
@@ -129,7 +149,7 @@ impl<'a> PieceReader<'a> {
         let piece = &pieces[pieces.partition_point(|piece| piece.before <= split) - 1];
         let within = (split - piece.before) as usize;
         let file = self.open(piece)?;
-        let to_read = (piece.splits.start + within, piece.file.splits[within].state);
+        let to_read = ToRead::whole(piece.splits.start + within, piece.file.splits[within].state);
         let found =
             file.read(to_read, row..row + 1)?.find(|rows| rows.as_ref().map_or(true, |rows| rows.batch.num_rows() > 0));
         // A file that has changed may have no such row.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::of_table;
 use super::described::{DescribedFile, DescribedSplit};
 use crate::block::Layout;
+use crate::reading::ToRead;
 use crate::semantics::conformed;
 use crate::{RowHasher, TableError};
 
@@ -105,14 +106,29 @@ pub(super) struct Piece {
     pub(super) splits: Range<usize>,
     /// How many splits there are before them in all files.
     pub(super) before: u32,
+    /// Of its only split, the numbers of the rows that are read; `None`: all rows of all splits are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<Range<u64>>,
 }
 
 impl Piece {
     /// A split of a file, behind so many.
     pub(super) fn new(file: &DescribedFile, split: usize, before: u32) -> Self {
         let splits = vec![file.splits[split]];
-        let file = DescribedFile { path: file.path.clone(), status: file.status, below: file.below, splits };
-        Self { file, splits: split..split + 1, before }
+        let file = DescribedFile {
+            path: file.path.clone(),
+            status: file.status,
+            below: file.below,
+            splits,
+            runs: Vec::new(),
+            extents: Vec::new(),
+        };
+        Self { file, splits: split..split + 1, before, run: None }
+    }
+
+    /// Its splits, as files are read.
+    pub(super) fn to_read(&self) -> impl Iterator<Item = ToRead> {
+        self.splits().map(|(split, _, described)| ToRead { split, state: described.state, run: self.run.clone() })
     }
 
     /// The place of the first row of a split of that number in the file, which is one of them.
@@ -131,7 +147,9 @@ impl Piece {
 
 /// Adds a split to those that were taken before it, as a part of the last piece where it follows that.
 pub(super) fn push_split(pieces: &mut Vec<Piece>, file: &DescribedFile, split: usize, before: u32) {
-    match pieces.last_mut().filter(|piece| piece.file.path == file.path && piece.splits.end == split) {
+    let continues =
+        |piece: &&mut Piece| piece.file.path == file.path && piece.splits.end == split && piece.run.is_none();
+    match pieces.last_mut().filter(continues) {
         Some(piece) => {
             piece.splits.end += 1;
             piece.file.splits.push(file.splits[split]);

@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 
 use super::{Look, Opened};
 use crate::TableError;
-use crate::reading::{ALL_ROWS, ReadRows, Reading, TableReader};
+use crate::reading::{ALL_ROWS, ReadRows, Reading, TableReader, ToRead};
 use crate::semantics::conformed;
 use crate::sources::{ListedFile, Place, Reservation, SourceError, run_bytes, without_runs};
 
@@ -87,7 +87,7 @@ impl Look {
             if split.index > 0 && states.is_empty() {
                 states = source.states(&self.budget)?;
             }
-            for rows in opened.file.read((split.index, states.get(split.index).copied()), ALL_ROWS)? {
+            for rows in opened.file.read(ToRead::whole(split.index, states.get(split.index).copied()), ALL_ROWS)? {
                 if *left == 0 {
                     return Ok(false);
                 }

@@ -128,8 +128,9 @@ impl TableFile {
     }
 
     /// The rows of a split that are to be read, in the order of the file: of these, from 0, those of the numbers in `within`.
-    pub(crate) fn read(&self, (split, state): ToRead, within: Range<u64>) -> Result<TableRows<'_>, SourceError> {
-        let ranges = self.ranges(split, &within)?;
+    pub(crate) fn read(&self, to_read: ToRead, within: Range<u64>) -> Result<TableRows<'_>, SourceError> {
+        let ToRead { split, state, run } = to_read;
+        let ranges = self.ranges(split, run.as_ref(), &within)?;
         let rows: SourceRows = match (&ranges, &self.source) {
             (Some(ranges), _) if ranges.is_empty() => Box::new(std::iter::empty()),
             (Some(ranges), Source::Parquet(file)) => {
@@ -138,30 +139,60 @@ impl TableFile {
             _ => self.source.read(split, state, Some(&self.read), &self.budget)?,
         };
         // Rows are counted from the first that is read on.
-        let at = ranges.filter(|_| !self.leaves_out).map_or(0, |ranges| ranges.first().map_or(0, |range| range.start));
+        let at = match self.leaves_out {
+            true => run.map_or(0, |run| run.start),
+            false => ranges.map_or(0, |ranges| ranges.first().map_or(0, |range| range.start)),
+        };
         // Of a split that is read to its end it is seen that it has no more rows than it says.
         let is_to_the_end = self.rows_of[split].is_some_and(|rows| within.end >= rows);
         let within = within.start..if is_to_the_end { u64::MAX } else { within.end };
         Ok(TableRows { file: self, state, rows: Some(rows), at, within })
     }
 
-    /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those within the numbers, and of those of pages that may meet the condition;
+    /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those of the run and within the numbers, and of those of pages that may meet the condition;
     /// `None`: all of them. How many rows before one meet a condition is not known.
-    fn ranges(&self, split: usize, within: &Range<u64>) -> Result<Option<Vec<Range<u64>>>, SourceError> {
+    fn ranges(
+        &self,
+        split: usize,
+        run: Option<&Range<u64>>,
+        within: &Range<u64>,
+    ) -> Result<Option<Vec<Range<u64>>>, SourceError> {
         let (Source::Parquet(file), Some(rows)) = (&self.source, self.rows_of[split]) else { return Ok(None) };
+        let mut of_pages = None;
         if let Some(condition) = &self.condition {
-            return pages::ranges(file, (split, rows), (condition, &self.folders_of_condition), &self.budget);
+            of_pages = pages::ranges(file, (split, rows), (condition, &self.folders_of_condition), &self.budget)?;
         }
-        if self.leaves_out {
+        let run = run.cloned().unwrap_or(0..rows);
+        let wanted = match self.leaves_out {
+            true => run,
+            false => run.start.max(within.start).min(rows)..run.end.min(within.end).min(rows),
+        };
+        if of_pages.is_none() && wanted == (0..rows) {
             return Ok(None);
         }
-        let wanted = within.start.min(rows)..within.end.min(rows);
-        Ok((wanted != (0..rows)).then(|| Some(wanted).filter(|wanted| !wanted.is_empty()).into_iter().collect()))
+        let of_pages = of_pages.unwrap_or_else(|| vec![0..rows]).into_iter();
+        let both = of_pages.map(|range| range.start.max(wanted.start)..range.end.min(wanted.end));
+        Ok(Some(both.filter(|range| !range.is_empty()).collect()))
     }
 }
 
-/// A split that is read: its number in the file, and how it begins, where it is text.
-pub(crate) type ToRead = (usize, Option<TextState>);
+/// A split that is read.
+#[derive(Clone, Debug)]
+pub(crate) struct ToRead {
+    /// Its number in the file.
+    pub(crate) split: usize,
+    /// How it begins, where it is text.
+    pub(crate) state: Option<TextState>,
+    /// The numbers of its rows that are read; `None`: all are.
+    pub(crate) run: Option<Range<u64>>,
+}
+
+impl ToRead {
+    /// All rows of a split.
+    pub(crate) fn whole(split: usize, state: Option<TextState>) -> Self {
+        Self { split, state, run: None }
+    }
+}
 
 /// Rows of a split.
 pub(crate) struct TableRows<'a> {
@@ -176,7 +207,7 @@ pub(crate) struct TableRows<'a> {
 /// Some rows of the columns that were asked for and that the file has, as the file has them: none where no row of a batch is wanted, so that who reads may stop however few rows a file has for it.
 pub(crate) struct ReadRows {
     pub(crate) batch: RecordBatch,
-    /// Which split of the file they are in, and the number of the first one among its rows that are to be read, from 0.
+    /// Which split of the file they are in, and the number of the first one among its rows that are to be read, from 0; of a run from its first row on.
     pub(crate) split: usize,
     pub(crate) first_row: u64,
     place: InSplit,

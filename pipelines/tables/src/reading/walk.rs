@@ -51,7 +51,7 @@ impl TableFile {
     ) -> Result<FileRows<'_, impl Iterator<Item = ToRead>, Wanted>, SourceError> {
         let states = self.states()?;
         let splits = left_out.iter().enumerate().filter(|(_, is_left_out)| !**is_left_out);
-        let splits: Vec<ToRead> = splits.map(|(split, _)| (split, states.get(split).copied())).collect();
+        let splits: Vec<ToRead> = splits.map(|(split, _)| ToRead::whole(split, states.get(split).copied())).collect();
         Ok(FileRows { file: self, splits: splits.into_iter(), wanted: Wanted::ALL, rows: None, is_over: false })
     }
 }

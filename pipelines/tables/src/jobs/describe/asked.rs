@@ -38,6 +38,18 @@ pub(in crate::jobs) struct Asked {
     /// Where columns are to be folders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::jobs) folders: Option<Folders>,
+    /// What is wanted of blocks, where rows are read in blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::jobs) blocks: Option<Blocks>,
+}
+
+/// What is wanted of a table whose rows are read in blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::jobs) struct Blocks {
+    /// Row groups are cut into runs of whole pages, of so many rows each at least.
+    pub(in crate::jobs) run_rows: u64,
+    /// Columns, between which of whose values all are: what files say of that.
+    pub(in crate::jobs) columns: Vec<String>,
 }
 
 /// What the files of a table are together.
@@ -113,7 +125,7 @@ impl Asked {
         budget: &Arc<TaskBudget>,
     ) -> Result<Described, TaskError> {
         let (mut schemas, mut statistics) = (Schemas::new(budget), Vec::with_capacity(list.files.len()));
-        let looked = look_at(context, list, &self.reading, budget, |source| {
+        let looked = look_at(context, list, (&self.reading, self.blocks.as_ref()), budget, |source| {
             let said = FileStatistics::of(source, &self.reading, &budget.shared());
             statistics.push(said.map_err(|denied| budget.of_rows(denied))?);
             schemas.add(source)

@@ -8,10 +8,10 @@ use exobus_files::{Access, Location};
 use exobus_shuffle::jobs::values::write_value;
 use serde::{Deserialize, Serialize};
 
-use super::asked::Unified;
-use super::list::{FileList, SPLIT_BYTES, written};
+use super::asked::{Blocks, Unified};
+use super::list::{FileList, RUN_BYTES, SPLIT_BYTES, written};
 use super::seen::Schemas;
-use super::splits::splits;
+use super::splits::{extents, runs, splits};
 use crate::block::Layout;
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::described::DescribedFile;
@@ -24,6 +24,9 @@ use crate::sources::{InputFormat, Source};
 pub(super) struct ChunkParams {
     /// With the types of all columns of text.
     pub(super) reading: ReadOptions,
+    /// As [`Asked::blocks`](super::Asked::blocks).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) blocks: Option<Blocks>,
 }
 
 /// Looks at files: it makes their schemas, as [`Seen`](super::seen::Seen), and the files with their splits.
@@ -32,7 +35,8 @@ pub(super) fn describe_chunk(context: &mut TaskContext<'_>, params: ChunkParams)
     let budget = TaskBudget::new(context);
     let mut list = list_of(context, &budget)?;
     let mut schemas = Schemas::new(&budget);
-    let looked = look_at(context, &mut list, &params.reading, &budget, |source| schemas.add(source));
+    let looked =
+        look_at(context, &mut list, (&params.reading, params.blocks.as_ref()), &budget, |source| schemas.add(source));
     write_value(context, 0, &schemas.finish(looked)?)?;
     write_files(context, 1, &list.files, &budget)
 }
@@ -41,7 +45,7 @@ pub(super) fn describe_chunk(context: &mut TaskContext<'_>, params: ChunkParams)
 pub(super) fn look_at(
     context: &TaskContext<'_>,
     list: &mut FileList,
-    reading: &ReadOptions,
+    (reading, blocks): (&ReadOptions, Option<&Blocks>),
     budget: &Arc<TaskBudget>,
     mut each: impl FnMut(&Source) -> Result<(), TaskError>,
 ) -> Result<(), TaskError> {
@@ -56,7 +60,14 @@ pub(super) fn look_at(
             .and_then(|(input, format)| opener.open(input, format, &budget.shared()));
         let source = opened.map_err(|error| budget.of_source(error))?;
         file.splits = splits(&source, reading, budget)?;
-        let more = memory.bytes() + SPLIT_BYTES * file.splits.len() as u64;
+        if let Some(blocks) = blocks {
+            file.extents = extents(&source, reading, &blocks.columns);
+            if let Source::Parquet(parquet) = &source {
+                file.runs = runs(parquet, (reading, blocks.run_rows), budget)?;
+            }
+        }
+        let runs: usize = file.runs.iter().map(Vec::len).sum();
+        let more = memory.bytes() + SPLIT_BYTES * file.splits.len() as u64 + RUN_BYTES * runs as u64;
         memory.resize(more).map_err(|denied| budget.of_list(denied))?;
         each(&source)?;
     }

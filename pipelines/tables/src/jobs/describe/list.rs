@@ -11,9 +11,13 @@ use crate::sources::{MemoryBudget, MemoryDenied, Reservation};
 const FILE_BYTES: u64 = 2 * size_of::<DescribedFile>() as u64 + 64;
 /// What a split takes, as the list of a file's splits grows.
 pub(super) const SPLIT_BYTES: u64 = 2 * size_of::<DescribedSplit>() as u64;
-/// What files and splits are as they are written, with the names of their fields.
+/// What a run takes, as the list of a split's runs grows, with a share of that list.
+pub(super) const RUN_BYTES: u64 = 2 * size_of::<u64>() as u64 + size_of::<Vec<u64>>() as u64;
+/// What files, splits and runs are as they are written, with the names of their fields.
 const WRITTEN_FILE_BYTES: u64 = 128;
 const WRITTEN_SPLIT_BYTES: u64 = 96;
+const WRITTEN_RUN_BYTES: u64 = 10;
+const WRITTEN_EXTENT_BYTES: u64 = 20;
 
 /// Files of a table, in their order, and the memory that they take.
 pub(in crate::jobs) struct FileList {
@@ -28,7 +32,9 @@ impl FileList {
 
     /// Of files that were listed before.
     pub(super) fn of(files: Vec<DescribedFile>, budget: &Arc<dyn MemoryBudget>) -> Result<Self, MemoryDenied> {
-        let bytes = files.iter().map(|file| file_bytes(file) + SPLIT_BYTES * file.splits.len() as u64).sum();
+        let runs = |file: &DescribedFile| file.runs.iter().map(Vec::len).sum::<usize>() as u64;
+        let of_splits = |file: &DescribedFile| SPLIT_BYTES * file.splits.len() as u64 + RUN_BYTES * runs(file);
+        let bytes = files.iter().map(|file| file_bytes(file) + of_splits(file)).sum();
         Ok(Self { files, memory: Reservation::of(budget, bytes)? })
     }
 
@@ -39,7 +45,14 @@ impl FileList {
         status: FileStatus,
         below: usize,
     ) -> Result<(), MemoryDenied> {
-        let file = DescribedFile { path: location.to_path_buf(), status, below, splits: Vec::new() };
+        let file = DescribedFile {
+            path: location.to_path_buf(),
+            status,
+            below,
+            splits: Vec::new(),
+            runs: Vec::new(),
+            extents: Vec::new(),
+        };
         self.memory.resize(self.memory.bytes() + file_bytes(&file))?;
         self.files.push(file);
         Ok(())
@@ -56,7 +69,12 @@ pub(in crate::jobs) fn written(
     files: &[DescribedFile],
     budget: &Arc<dyn MemoryBudget>,
 ) -> Result<Reservation, MemoryDenied> {
-    let of_file = |file: &DescribedFile| WRITTEN_FILE_BYTES + WRITTEN_SPLIT_BYTES * file.splits.len() as u64;
+    let runs = |file: &DescribedFile| file.runs.iter().map(Vec::len).sum::<usize>() as u64;
+    let of_splits = |file: &DescribedFile| WRITTEN_SPLIT_BYTES * file.splits.len() as u64;
+    let of_file = |file: &DescribedFile| {
+        let of_columns = WRITTEN_EXTENT_BYTES * file.extents.len() as u64;
+        WRITTEN_FILE_BYTES + of_splits(file) + WRITTEN_RUN_BYTES * runs(file) + of_columns
+    };
     // What is written grows by doubling.
     let bytes: u64 = files.iter().map(|file| 2 * (of_file(file) + path_bytes(file))).sum();
     Reservation::of(budget, bytes)
@@ -96,7 +114,10 @@ mod tests {
         let mut files = std::mem::take(&mut list.files);
         drop(list);
         files.truncate(20);
-        files.iter_mut().for_each(|file| file.splits = vec![split; 3]);
+        for file in &mut files {
+            (file.splits, file.runs) = (vec![split; 3], vec![vec![u64::MAX; 4]; 3]);
+            file.extents = vec![Some((0.1, 0.2)); 5];
+        }
         let mut again = FileList::of(files, &budget).unwrap();
         let (files, _) = again.parts();
         let bytes = rmp_serde::to_vec_named(&files).unwrap();

@@ -23,7 +23,7 @@ use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::{JobError, TaskOptions};
 use exobus_shuffle::jobs::values::read_values;
 
-pub(super) use self::asked::Asked;
+pub(super) use self::asked::{Asked, Blocks};
 use self::asked::{Unified, unify};
 use self::chunk::{ChunkParams, LeaveOutParams, describe_chunk, leave_out};
 pub(super) use self::chunk::{check_location, write_files};
@@ -35,6 +35,19 @@ use crate::semantics::KeyColumn;
 /// Files that one task looks at: some 30 us each where footers are in memory, and a question or two to a store that is far.
 const CHUNK_FILES: usize = 1000;
 
+/// What a job wants of a table.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WantedOf<'a> {
+    /// Columns that it looks at.
+    key: &'a [KeyColumn],
+    /// Whether a function gets its rows.
+    is_mapped: bool,
+    /// Where columns are to be folders.
+    folders: Option<&'a Folders>,
+    /// As [`Asked::blocks`].
+    blocks: Option<&'a Blocks>,
+}
+
 impl Described {
     /// Looks at a table, of which a job looks at these columns, and whose rows a function gets, where `is_mapped` says so.
     pub(super) async fn of(
@@ -43,7 +56,19 @@ impl Described {
         key: &[KeyColumn],
         is_mapped: bool,
     ) -> Result<Self, JobError> {
-        Self::in_chunks(futures, rewrite, (key, is_mapped, None), CHUNK_FILES).await
+        let wanted = WantedOf { key, is_mapped, ..WantedOf::default() };
+        Self::in_chunks(futures, rewrite, wanted, CHUNK_FILES).await
+    }
+
+    /// The same of a table whose rows are read in blocks.
+    pub(super) async fn in_blocks(
+        futures: &Futures,
+        rewrite: &Rewrite,
+        key: &[KeyColumn],
+        blocks: &Blocks,
+    ) -> Result<Self, JobError> {
+        let wanted = WantedOf { key, is_mapped: true, blocks: Some(blocks), ..WantedOf::default() };
+        Self::in_chunks(futures, rewrite, wanted, CHUNK_FILES).await
     }
 
     /// The same of a table that is written to folders, where these are said.
@@ -53,19 +78,20 @@ impl Described {
         key: &[KeyColumn],
         folders: Option<&Folders>,
     ) -> Result<Self, JobError> {
-        Self::in_chunks(futures, rewrite, (key, false, folders), CHUNK_FILES).await
+        Self::in_chunks(futures, rewrite, WantedOf { key, folders, ..WantedOf::default() }, CHUNK_FILES).await
     }
 
     /// The same with so many files in a chunk.
     async fn in_chunks(
         futures: &Futures,
         rewrite: &Rewrite,
-        (key, is_mapped, folders): (&[KeyColumn], bool, Option<&Folders>),
+        wanted: WantedOf<'_>,
         chunk_files: usize,
     ) -> Result<Self, JobError> {
         let Rewrite { inputs, reading, writing, partial, .. } = rewrite.clone();
-        let (key, folders) = (key.to_vec(), folders.cloned());
-        let params = DescribeParams { inputs, partial, key, writing, is_mapped, folders, reading, chunk_files };
+        let WantedOf { key, is_mapped, folders, blocks } = wanted;
+        let (key, folders, blocks) = (key.to_vec(), folders.cloned(), blocks.cloned());
+        let params = DescribeParams { inputs, partial, key, writing, is_mapped, folders, reading, chunk_files, blocks };
         let listed = futures.submit_with(describe, &params, &[], options())?;
         let (chunks, asked) = match futures.get_value(&listed.part(0)).await? {
             Looked::Whole(described) => return Ok(described),
@@ -75,7 +101,7 @@ impl Described {
         for chunk in 1..=chunks {
             // The list is the program's from here on: one that is made again may be of other files.
             let list = futures.put(&futures.get(&listed.part(chunk)).await?)?;
-            let params = ChunkParams { reading: asked.reading.clone() };
+            let params = ChunkParams { reading: asked.reading.clone(), blocks: asked.blocks.clone() };
             let mut made = futures.submit_many(describe_chunk, &params, &[list.arg()], 2, options())?.into_iter();
             seen.extend(made.next());
             files.extend(made.next());

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-use arrow_schema::FieldRef;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, FieldRef};
 use exobus_actors::registry::TaskError;
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
 use crate::jobs::budget::TaskBudget;
 use crate::jobs::described::DescribedSplit;
+use crate::look::Value;
 use crate::reading::ReadOptions;
+use crate::sources::parquet::ParquetFile;
 use crate::sources::text::Packing;
 use crate::sources::{Source, SourceError, Split, array_bytes};
 
@@ -47,6 +49,56 @@ pub(super) fn splits(
         Ok(DescribedSplit { value_bytes: value_bytes + of_file.rows_about() * folder_bytes, ..of_file })
     };
     splits.into_iter().map(split).collect()
+}
+
+/// Where runs of pages begin in each row group, of so many rows each at least.
+pub(super) fn runs(
+    file: &ParquetFile,
+    (reading, rows_min): (&ReadOptions, u64),
+    budget: &Arc<TaskBudget>,
+) -> Result<Vec<Vec<u64>>, TaskError> {
+    let named = file.schema().fields().iter().enumerate();
+    let columns: Vec<usize> =
+        named.filter(|(_, field)| reading.reads(field.name())).map(|(column, _)| column).collect();
+    let groups = 0..file.metadata().num_row_groups();
+    let of_group = |group| file.runs(group, (&columns, rows_min), &budget.shared());
+    groups.map(of_group).collect::<Result<_, _>>().map_err(|error| budget.of_source(error))
+}
+
+/// Between which numbers values of these columns are, as footers say; `None`: they do not, or a value may be no number. Nothing is said of floats, since a NaN is in no statistics.
+pub(super) fn extents(source: &Source, reading: &ReadOptions, columns: &[String]) -> Vec<Option<(f64, f64)>> {
+    let of = |column: &String| match source {
+        // What is computed may have the name of a column.
+        Source::Parquet(file) if reading.computed.is_none() => extent(file, column),
+        _ => None,
+    };
+    columns.iter().map(of).collect()
+}
+
+fn extent(file: &ParquetFile, column: &str) -> Option<(f64, f64)> {
+    let (number, field) = file.schema().column_with_name(column)?;
+    let is_decimal = matches!(field.data_type(), DataType::Decimal128(..) | DataType::Decimal256(..));
+    if !(is_decimal || field.data_type().is_integer()) {
+        return None;
+    }
+    let said = file.statistics(number)?;
+    let number = |array: &ArrayRef, group: usize| match Value::of(array, group).into_json() {
+        // Decimals are texts.
+        serde_json::Value::String(text) => text.parse::<f64>().ok(),
+        number => number.as_f64(),
+    };
+    let mut extent = None;
+    for group in 0..file.metadata().num_row_groups() {
+        let rows = u64::try_from(file.metadata().row_group(group).num_rows()).ok()?;
+        if said.nulls.is_valid(group) && said.nulls.value(group) == rows {
+            continue;
+        }
+        // As floats they may have been rounded.
+        let (low, high) = (number(&said.least, group)?.next_down(), number(&said.greatest, group)?.next_up());
+        extent = Some(extent.map_or((low, high), |(least, most): (f64, f64)| (least.min(low), most.max(high))));
+    }
+    // Of no values all are between any numbers.
+    Some(extent.unwrap_or((0.0, 0.0)))
 }
 
 /// Bytes that a row has of the columns that folders are, of those that are read.

@@ -21,7 +21,9 @@ fn described(folder: &Path, reading: &ReadOptions, chunk_files: usize) -> Result
     let rewrite = Rewrite { reading: reading.clone(), ..Rewrite::new(vec![folder.to_owned()], "out".into()) };
     let program = async move |futures: Futures| {
         let key = [KeyColumn::rising("id")];
-        let described = Described::in_chunks(&futures, &rewrite, (&key, false, None), chunk_files).await?;
+        let described =
+            Described::in_chunks(&futures, &rewrite, WantedOf { key: &key, ..WantedOf::default() }, chunk_files)
+                .await?;
         rmp_serde::to_vec_named(&described).map_err(JobError::program)
     };
     let node = Node::start(options).unwrap();

@@ -48,6 +48,7 @@ pub(super) fn map_pieces(
     let grouping = params.asked.grouping(&table.schema)?;
     let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
     let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
+    let reader = if telling.is_some() { reader.keeping() } else { reader };
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
     let mut collector = Collector::new(&grouping, &cuts, &budget.shared()).map_err(of_table)?;
     let of_blocks = telling.map(|telling| OfBlocks::new(&grouping, telling, &budget.shared())).transpose();
@@ -76,8 +77,11 @@ pub(super) fn map_pieces(
             of_blocks.end(&mut collector).map_err(|error| budget.of_groups(error))??;
         }
     }
+    let limits = reader.limits();
+    // With it goes the file that it has open.
+    drop(reader);
     let parts = collector.finish().map_err(|error| budget.of_groups(error))?;
-    let (limits, mut scratch) = (reader.limits(), context.scratch(MESSAGE_BYTES)?);
+    let mut scratch = context.scratch(MESSAGE_BYTES)?;
     let writer = context.output()?;
     for partition in 0..cuts.partitions() {
         write_part(writer, (&parts, partition), &limits, &mut scratch, &budget)?;

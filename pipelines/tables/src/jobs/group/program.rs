@@ -20,9 +20,11 @@ use super::exchange::{MapParams, MergeParams, map, merge};
 use super::partial::Partial;
 use super::query::{Asked, GroupQuery};
 use super::reduce::{BindParams, Made, PickParams, ReduceParams, WriteParams, bind, pick, reduce, write};
-use super::sampled::{BlockSize, MapBlocks, ReadOrder, SampledMap, Sampler};
+use super::sampled::{BLOCK_ROWS, BlockSize, MapBlocks, ReadOrder, SampledMap, Sampler};
+use crate::aggregates::Aggregate;
 use crate::block::Layout;
 use crate::jobs::dedupe::Keep;
+use crate::jobs::describe::Blocks;
 use crate::jobs::described::{Described, DescribedFile, DescribedSplit, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::parts::{options, two};
@@ -144,7 +146,15 @@ impl<'a> Planned<'a> {
         query.check().map_err(|(_, what)| JobError::program(what))?;
         let reading = rewrite.reading.of_columns(query.columns());
         let rewrite = Rewrite { reading, ..rewrite.clone() };
-        let described = Described::of(futures, &rewrite, &query.key(), true).await?;
+        let described = match sampler {
+            None => Described::of(futures, &rewrite, &query.key(), true).await?,
+            Some(_) => {
+                let of_aggregate = |aggregate: &Aggregate| aggregate.column.clone().unwrap_or_default();
+                let columns = query.aggregates.iter().map(of_aggregate).collect();
+                let blocks = Blocks { run_rows: BLOCK_ROWS, columns };
+                Described::in_blocks(futures, &rewrite, &query.key(), &blocks).await?
+            }
+        };
         let asked = Asked::new(query.clone());
         let params = BindParams { asked: asked.clone(), form: described.form };
         let layout = futures.put(&described.layout)?;
@@ -158,11 +168,9 @@ impl<'a> Planned<'a> {
             None => (maps(&described, sizes), None),
             Some(sampler) => {
                 let blocks = blocks(&described);
-                let of_block = |(_, file, split): &(u32, &DescribedFile, usize)| {
-                    let DescribedSplit { rows, value_bytes, .. } = file.splits[*split];
-                    BlockSize { rows, bytes: value_bytes }
-                };
-                let order = sampler.order(&blocks.iter().map(of_block).collect::<Vec<_>>(), sizes)?;
+                let size = |block: &Block<'_>| block.size();
+                let sizes_of = blocks.iter().map(size).collect::<Vec<_>>();
+                let order = sampler.order(&sizes_of, &described.extents(), sizes)?;
                 let (maps, blocks) = maps_in_order(&blocks, &order, sizes)?.into_iter().unzip();
                 (maps, Some(Sampled { sampler, blocks }))
             }
@@ -205,22 +213,56 @@ pub(super) async fn explain(
     Ok(ExplainedGroup { partial, shuffled: Explained { input_bytes, sizes, maps, plan, estimates } })
 }
 
-/// The blocks of a table, which are its splits that are read: how many splits are before each, and where it is.
-fn blocks(described: &Described) -> Vec<(u32, &DescribedFile, usize)> {
-    let numbered = (0..).zip(described.numbered_splits());
-    let read = numbered.filter(|(_, (file, split))| !file.splits[*split].is_left_out);
-    read.map(|(before, (file, split))| (before, file, split)).collect()
+/// What is read as a whole of a table: a split, or a run of its pages.
+struct Block<'a> {
+    file: &'a DescribedFile,
+    split: usize,
+    /// How many splits are before it.
+    before: u32,
+    run: Option<Range<u64>>,
+}
+
+impl Block<'_> {
+    /// What is known of it.
+    fn described(&self) -> DescribedSplit {
+        let of_split = self.file.splits[self.split];
+        self.run.as_ref().map_or(of_split, |run| of_split.part(run.end - run.start))
+    }
+
+    fn size(&self) -> BlockSize {
+        let DescribedSplit { rows, value_bytes, .. } = self.described();
+        BlockSize { rows, bytes: value_bytes }
+    }
+
+    /// It alone, as a map reads it.
+    fn piece(&self) -> Piece {
+        let mut piece = Piece::new(self.file, self.split, self.before);
+        piece.file.splits = vec![self.described()];
+        Piece { run: self.run.clone(), ..piece }
+    }
+}
+
+/// The blocks of a table, of its splits that are read.
+fn blocks(described: &Described) -> Vec<Block<'_>> {
+    let mut blocks = Vec::new();
+    for (before, (file, split)) in (0..).zip(described.numbered_splits()) {
+        if file.splits[split].is_left_out {
+            continue;
+        }
+        let runs = file.runs(split);
+        match runs.is_empty() {
+            true => blocks.push(Block { file, split, before, run: None }),
+            false => blocks.extend(runs.into_iter().map(|run| Block { file, split, before, run: Some(run) })),
+        }
+    }
+    blocks
 }
 
 /// What a map reads where blocks come in some order, and which places of it these are.
 type Taken = (Vec<Piece>, Range<usize>);
 
 /// What each map reads where blocks come in this order.
-fn maps_in_order(
-    blocks: &[(u32, &DescribedFile, usize)],
-    order: &ReadOrder,
-    sizes: Sizes,
-) -> Result<Vec<Taken>, JobError> {
+fn maps_in_order(blocks: &[Block<'_>], order: &ReadOrder, sizes: Sizes) -> Result<Vec<Taken>, JobError> {
     let mut is_there = vec![false; blocks.len()];
     order.blocks.iter().for_each(|block| is_there[*block] = true);
     if order.blocks.len() != blocks.len() || is_there.contains(&false) {
@@ -229,10 +271,10 @@ fn maps_in_order(
     let (most, mut open_bytes) = (map_bytes(sizes), 0);
     let mut maps = Vec::<Taken>::new();
     for (at, block) in order.blocks.iter().enumerate() {
-        let (before, file, split) = blocks[*block];
-        let bytes = file.splits[split].map_bytes() + file.told_bytes();
+        let block = &blocks[*block];
+        let bytes = block.described().map_bytes() + block.file.told_bytes();
         // Each is a piece of its own, so that it is a block.
-        let piece = Piece::new(file, split, before);
+        let piece = block.piece();
         let has_room = |(pieces, _): &&mut Taken| pieces.len() < MAP_SPLITS_MAX && open_bytes + bytes <= most;
         match maps.last_mut().filter(has_room).filter(|_| order.ends.binary_search(&at).is_err()) {
             Some((pieces, places)) => {

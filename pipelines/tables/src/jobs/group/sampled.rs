@@ -34,6 +34,9 @@ use crate::jobs::table::Table;
 use crate::semantics::conformed;
 use crate::sources::{MemoryBudget, Reservation};
 
+/// Rows of a run of pages that is a block, at least.
+pub(super) const BLOCK_ROWS: u64 = 25_000;
+
 /// A block of a table: what is read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSize {
@@ -69,11 +72,11 @@ pub struct SampledMap {
 
 /// Who has blocks of a table read in an order of his own.
 pub trait Sampler {
-    /// In which order, for a table that has these, on such nodes. Called once, before anything is read.
+    /// In which order, for a table that has these, on such nodes. `extents`: of each aggregate, between which numbers the values of its column are, as files say; `None`: they do not. Called once, before anything is read.
     ///
     /// # Errors
     /// Whatever ends the job.
-    fn order(&self, blocks: &[BlockSize], nodes: Sizes) -> Result<ReadOrder, JobError>;
+    fn order(&self, blocks: &[BlockSize], extents: &[Option<(f64, f64)>], nodes: Sizes) -> Result<ReadOrder, JobError>;
 
     /// The stage of its tasks that read blocks: their name.
     fn stage(&self) -> &'static str;
@@ -111,6 +114,18 @@ pub struct MapBlocks(pub(super) MapParams);
 /// How many terms a group has of a query: see [`BlockGroups::terms`].
 pub fn terms(query: &GroupQuery) -> usize {
     1 + query.aggregates.iter().map(|aggregate| aggregate.function.estimated().terms()).sum::<usize>()
+}
+
+/// How each aggregate of a query is estimated, and the number of the first of its terms.
+pub fn estimated(query: &GroupQuery) -> Vec<(Estimated, usize)> {
+    // The first term says how many rows there are.
+    let mut next = 1;
+    let of = |estimated: Estimated| {
+        let first = next;
+        next += estimated.terms();
+        (estimated, first)
+    };
+    query.aggregates.iter().map(|aggregate| aggregate.function.estimated()).map(of).collect()
 }
 
 /// What is told of blocks.
@@ -191,7 +206,7 @@ impl BlockGroups<'_> {
         self.combiner.groups().key(group)
     }
 
-    /// The terms of these groups, from which aggregates are estimated, a column for each: how many rows there are, and then those of each aggregate ([`Shown::aggregates`]).
+    /// The terms of these groups, from which aggregates are estimated, a column for each: how many rows there are, and then those of each aggregate ([`estimated`]).
     pub fn terms(&self, groups: &[u32]) -> Vec<Vec<f64>> {
         let rows = groups.iter().map(|group| self.combiner.rows()[*group as usize] as f64).collect();
         let of_aggregates = self.combiner.accumulators().iter().flat_map(|accumulator| accumulator.terms(groups));
@@ -322,18 +337,6 @@ impl Shown {
     /// The names of the columns that are written: those that tell groups apart, and then aggregates.
     pub fn columns(&self) -> Vec<String> {
         names(&self.written)
-    }
-
-    /// How each aggregate is estimated, and the number of the first of its terms.
-    pub fn aggregates(&self) -> Vec<(Estimated, usize)> {
-        // The first term says how many rows there are.
-        let mut next = 1;
-        let of = |estimated: Estimated| {
-            let first = next;
-            next += estimated.terms();
-            (estimated, first)
-        };
-        self.query.aggregates.iter().map(|aggregate| aggregate.function.estimated()).map(of).collect()
     }
 
     /// Which of the groups of these keys, which rise, are shown, and the columns that tell them apart: in the order in which groups are written, those that meet `having` and are among the first of `top`. `estimates`: of each

@@ -177,6 +177,8 @@ mod tests {
                 .iter()
                 .map(|bytes| DescribedSplit { value_bytes: *bytes, rows: None, state: None, is_left_out: false })
                 .collect(),
+            runs: Vec::new(),
+            extents: Vec::new(),
         };
         let files = files.iter().enumerate().map(file).collect();
         Described { files, ..Described::default() }

@@ -14,7 +14,7 @@ use super::arrangement::Arrangement;
 use super::cuts;
 use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::table::{Piece, Table};
-use crate::reading::{ALL_ROWS, Reading, TableReader};
+use crate::reading::{ALL_ROWS, Reading, TableReader, ToRead};
 use crate::semantics::{KeyColumn, KeyEncoder, conformed};
 
 /// What `sample` is told. Its only argument is the layout.
@@ -65,7 +65,9 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
             piece.file.open(&reader, &params.reading, Access::Ranges).map_err(|error| budget.of_source(error))?;
         for (split, first_place, described) in piece.splits() {
             let (mut place, mut number) = (first_place, 0);
-            for rows in file.read((split, described.state), ALL_ROWS).map_err(|error| budget.of_source(error))? {
+            for rows in
+                file.read(ToRead::whole(split, described.state), ALL_ROWS).map_err(|error| budget.of_source(error))?
+            {
                 context.check_cancelled()?;
                 let rows = rows.map_err(|error| budget.of_source(error))?;
                 let batch = &rows.batch;

@@ -96,7 +96,7 @@ fn read_and_hashed(
     let hasher = RowHasher::new(&columns).unwrap();
     let (mut ids, mut hash) = (Vec::new(), RowHash::default());
     for split in splits.iter().filter(|split| !left_out[split.index]) {
-        for rows in file.read((split.index, None), ALL_ROWS).unwrap() {
+        for rows in file.read(ToRead::whole(split.index, None), ALL_ROWS).unwrap() {
             let rows = rows.unwrap();
             hash += hasher.sum(&conformed(&rows.batch, &columns).unwrap()).unwrap();
             ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values());
@@ -196,7 +196,7 @@ fn only_columns_that_are_selected_come_and_the_condition_sees_others() {
     let columns = Arc::new(of.selected(&schema, &[]).unwrap());
     let reader = TableReader::new(&reading, &columns, &budget).unwrap();
     let file = reader.open(MemoryFile::input("t.parquet", bytes), InputFormat::Parquet).unwrap();
-    let rows = file.read((1, None), ALL_ROWS).unwrap().next().unwrap().unwrap();
+    let rows = file.read(ToRead::whole(1, None), ALL_ROWS).unwrap().next().unwrap().unwrap();
     let names: Vec<&str> = rows.batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
     assert_eq!(names, ["id", "text"]);
     // Texts of a few rows do not keep the page that they were in.
@@ -250,7 +250,12 @@ fn pages_that_no_row_can_match_are_passed_over_in_all_columns() {
     let reader = TableReader::new(&reading, &batch.schema(), &budget).unwrap();
     let file = reader
         .open(MemoryFile::input("t.parquet", without_pages(&written(&batch, 12_000), 0..1)), InputFormat::Parquet);
-    let error = file.unwrap().read((0, None), ALL_ROWS).unwrap().find_map(Result::err).expect("a page that is broken");
+    let error = file
+        .unwrap()
+        .read(ToRead::whole(0, None), ALL_ROWS)
+        .unwrap()
+        .find_map(Result::err)
+        .expect("a page that is broken");
     assert!(error.to_string().contains("t.parquet is damaged at row group 0"), "{error}");
 }
 
@@ -349,7 +354,7 @@ proptest! {
         let file = reader.open(MemoryFile::input("t.parquet", bytes), InputFormat::Parquet).unwrap();
         let mask = options(&condition).filter.unwrap().bind(&batch.schema()).unwrap().evaluate(&batch).unwrap();
         for split in 0..2 {
-            for rows in file.read((split, None), ALL_ROWS).unwrap() {
+            for rows in file.read(ToRead::whole(split, None), ALL_ROWS).unwrap() {
                 let ids = rows.unwrap().batch["id"].as_primitive::<Int64Type>().clone();
                 prop_assert!(ids.values().iter().all(|id| mask.value(*id as usize)), "{}", condition);
             }

@@ -1,6 +1,7 @@
 //! Some of the rows of a file, and a file that changes.
 
 use super::*;
+use crate::sources::Source;
 
 #[test]
 fn rows_are_those_that_are_wanted_of_splits_one_behind_the_other() {
@@ -16,7 +17,7 @@ fn rows_are_those_that_are_wanted_of_splits_one_behind_the_other() {
         for (skip, rows) in [(0, 0), (0, 1), (17, 3), (50, 400), (20, u64::MAX), (0, u64::MAX)] {
             let mut wanted = Wanted { skip, rows };
             let mut found = Vec::<i64>::new();
-            for rows in file.rows((0..4).map(|split| (split, None)), &mut wanted) {
+            for rows in file.rows((0..4).map(|split| ToRead::whole(split, None)), &mut wanted) {
                 let rows = rows.unwrap();
                 let ids = rows.batch["id"].as_primitive::<Int64Type>();
                 let all_of_split = all.iter().filter(|id| **id / 300 == rows.split as i64);
@@ -36,6 +37,44 @@ fn rows_are_those_that_are_wanted_of_splits_one_behind_the_other() {
     }
 }
 
+/// Runs of a row group are its rows, each once and in their order, whatever condition they have to meet, and no page of another run is unpacked for one.
+#[test]
+fn rows_of_runs_are_those_of_the_row_group() {
+    let batch = table(3, 12_000);
+    let whole = written(&batch, 12_000);
+    let (used, budget) = fixed();
+    let flat = Arc::new(batch.schema().project(&[0, 1, 2, 3, 4]).unwrap());
+    for condition in [None, Some("int >= 300 and rare is null"), Some("id < 5000 or id >= 7500"), Some("id < 100")] {
+        let of = condition.map_or_else(ReadOptions::default, options);
+        let (all, _) = read(&whole, &of, &batch.schema(), false);
+        let reading = Reading::new(of, &batch.schema()).unwrap();
+        let reader = TableReader::new(&reading, &flat, &budget).unwrap();
+        let open = |bytes| reader.open(MemoryFile::input("t.parquet", bytes), InputFormat::Parquet).unwrap();
+        let file = open(whole.clone());
+        let Source::Parquet(parquet) = file.source() else { panic!("it is Parquet") };
+        let begins = parquet.runs(0, (&[0, 1, 2, 3, 4], 1_000), &budget).unwrap();
+        assert_eq!(begins, (0..10).map(|run| run * 1_200).collect::<Vec<u64>>(), "pages have 400 rows");
+        assert_eq!(parquet.runs(0, (&[1, 5], 6_001), &budget).unwrap(), [0], "there is no room for two");
+        assert_eq!(parquet.runs(0, (&[5], 1_000), &budget).unwrap(), [0], "pages of lists say nothing");
+        let (mut ids, mut next) = (Vec::<i64>::new(), 0);
+        for from in begins {
+            let run = from..from + 1_200;
+            let file = open(without_pages(&whole, run.start as usize..run.end as usize));
+            for rows in file.read(ToRead { split: 0, state: None, run: Some(run.clone()) }, ALL_ROWS).unwrap() {
+                let rows = rows.unwrap();
+                if rows.batch.num_rows() > 0 {
+                    assert!(rows.first_row >= next.max(run.start), "{condition:?}: places rise from run to run");
+                    next = rows.first_row + rows.batch.num_rows() as u64;
+                    assert!(next <= run.end, "{condition:?}: rows of a run have places of it");
+                }
+                ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values());
+            }
+        }
+        assert_eq!(ids, all, "{condition:?}");
+    }
+    assert_eq!(used.used_bytes(), 0);
+}
+
 /// Pages with none of the rows are not unpacked, and not even read where they are large.
 #[test]
 fn pages_without_a_row_that_is_wanted_are_passed_over() {
@@ -52,7 +91,7 @@ fn pages_without_a_row_that_is_wanted_are_passed_over() {
         let file = reader.open(broken, InputFormat::Parquet).unwrap();
         let mut wanted = Wanted { skip, rows };
         let mut ids = Vec::new();
-        for rows in file.rows(std::iter::once((0, None)), &mut wanted) {
+        for rows in file.rows(std::iter::once(ToRead::whole(0, None)), &mut wanted) {
             let rows = rows.unwrap();
             assert_eq!(rows.first_row, skip + ids.len() as u64);
             ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values().to_vec());
@@ -83,8 +122,10 @@ fn a_row_group_that_is_read_in_pieces_is_read_about_once() {
     for piece in 0..20 {
         let file = reader.open(input.clone(), InputFormat::Parquet).unwrap();
         let mut wanted = Wanted { skip: piece * 10_000, rows: 10_000 };
-        let count: usize =
-            file.rows(std::iter::once((0, None)), &mut wanted).map(|rows| rows.unwrap().batch.num_rows()).sum();
+        let count: usize = file
+            .rows(std::iter::once(ToRead::whole(0, None)), &mut wanted)
+            .map(|rows| rows.unwrap().batch.num_rows())
+            .sum();
         assert_eq!(count, 10_000);
     }
     let read = read.load(std::sync::atomic::Ordering::Relaxed);
@@ -103,7 +144,7 @@ fn a_file_that_changes_is_refused_however_few_of_its_rows_are_wanted() {
         let input = crate::sources::InputFile::open(&*location.system().unwrap(), &location).unwrap();
         let file = reader.open(input, InputFormat::Parquet).unwrap();
         let mut wanted = Wanted { skip: 0, rows };
-        let mut read = file.rows((0..4).map(|split| (split, None)), &mut wanted);
+        let mut read = file.rows((0..4).map(|split| ToRead::whole(split, None)), &mut wanted);
         assert!(rows == 0 || read.next().unwrap().is_ok());
         // What is read is what was there, and one byte more stands behind it.
         std::fs::write(&path, [&bytes[..], b"x"].concat()).unwrap();
@@ -123,7 +164,8 @@ fn batches_of_which_no_row_stays_are_seen() {
     let file = reader.open(MemoryFile::input("t.parquet", written(&batch, 300)), InputFormat::Parquet).unwrap();
     let before = fixed.used_bytes();
     let mut wanted = Wanted { skip: 2, rows: 10 };
-    let read: Vec<_> = file.rows((0..4).map(|split| (split, None)), &mut wanted).map(Result::unwrap).collect();
+    let read: Vec<_> =
+        file.rows((0..4).map(|split| ToRead::whole(split, None)), &mut wanted).map(Result::unwrap).collect();
     assert!(read.len() >= 4 && read.iter().all(|rows| rows.batch.num_rows() == 0));
     assert_eq!((fixed.used_bytes(), wanted), (before, Wanted { skip: 0, rows: 10 }));
 }

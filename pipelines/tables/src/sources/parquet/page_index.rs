@@ -13,7 +13,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type};
 
-use super::super::memory::{MemoryBudget, Reservation};
+use super::super::memory::{MemoryBudget, MemoryDenied, Reservation};
 use super::super::{Place, SourceError};
 use super::statistics::believed_nulls;
 use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
@@ -51,28 +51,71 @@ impl ParquetFile {
         let Some(leaf) = self.flat_leaf(column).filter(|leaf| self.has_believed_order(*leaf)) else { return Ok(None) };
         let chunk = self.metadata.row_group(group).column(leaf);
         let of_columns = self.index_range(chunk.column_index_offset(), chunk.column_index_length());
-        let of_offsets = self.index_range(chunk.offset_index_offset(), chunk.offset_index_length());
-        let (Some(of_columns), Some(of_offsets)) = (of_columns, of_offsets) else { return Ok(None) };
-        let name: Arc<str> = chunk.column_path().string().into();
-        let denied = |denied| SourceError::Memory {
-            file: self.file.name().clone(),
-            place: Place::Group(group, Some(name.clone())),
-            what: "what it says of its pages",
-            denied,
-        };
-        let bytes = of_columns.1 + of_offsets.1;
-        let mut memory = Reservation::of(budget, 2 * bytes).map_err(denied)?;
-        let read = |(at, bytes): (u64, u64)| {
-            let mut index = vec![0; bytes as usize];
-            self.file.read_at(at, &mut index).map(|()| index)
-        };
-        let (columns, offsets) = (read(of_columns)?, read(of_offsets)?);
-        let rows = self.rows_of(group)?;
-        let Ok(first_rows) = first_rows(&offsets, rows) else { return Ok(None) };
-        memory.resize(4 * bytes + PAGE_BYTES * first_rows.len() as u64).map_err(denied)?;
+        let Some((at, bytes)) = of_columns else { return Ok(None) };
+        let Some((first_rows, mut memory)) = self.offset_index(group, leaf, budget)? else { return Ok(None) };
+        let denied = |denied| self.pages_denied(group, chunk, denied);
+        memory.resize(4 * bytes + memory.bytes() + PAGE_BYTES * first_rows.len() as u64).map_err(denied)?;
+        let mut columns = vec![0; bytes as usize];
+        self.file.read_at(at, &mut columns)?;
         let Ok(pages) = Pages::read(&columns, first_rows.len()) else { return Ok(None) };
         let statistics = self.as_groups(column, &chunk.column_descr_ptr(), &pages);
         Ok(statistics.map(|statistics| PageStatistics { first_rows, statistics, _memory: memory }))
+    }
+
+    /// Where runs of whole pages begin in a row group, of so many rows each at least: pages of the column that has most bytes of these. The first begins with the first row; it is the only one where the file does not say
+    /// where pages are.
+    ///
+    /// # Errors
+    /// Memory that was denied; what the disk says.
+    ///
+    /// # Panics
+    /// There is no such row group or column.
+    pub(crate) fn runs(
+        &self,
+        group: usize,
+        (columns, rows_min): (&[usize], u64),
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Vec<u64>, SourceError> {
+        let rows = self.rows_of(group)?;
+        if rows < 2 * rows_min {
+            return Ok(vec![0]);
+        }
+        let flat = columns.iter().filter_map(|column| self.flat_leaf(*column));
+        let largest = flat.max_by_key(|leaf| self.metadata.row_group(group).column(*leaf).compressed_size());
+        let index = match largest.map(|leaf| self.offset_index(group, leaf, budget)) {
+            None => None,
+            Some(index) => index?,
+        };
+        let mut runs = vec![0];
+        for first in index.map(|(first_rows, _)| first_rows).unwrap_or_default() {
+            let last = runs[runs.len() - 1];
+            if first - last >= rows_min && rows - first >= rows_min {
+                runs.push(first);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The first row of each page of a column in a row group, and the memory that reading that takes; `None`: the file does not say it, or it is not believed.
+    fn offset_index(
+        &self,
+        group: usize,
+        leaf: usize,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Option<(Vec<u64>, Reservation)>, SourceError> {
+        let chunk = self.metadata.row_group(group).column(leaf);
+        let Some((at, bytes)) = self.index_range(chunk.offset_index_offset(), chunk.offset_index_length()) else {
+            return Ok(None);
+        };
+        let memory = Reservation::of(budget, 2 * bytes).map_err(|denied| self.pages_denied(group, chunk, denied))?;
+        let mut index = vec![0; bytes as usize];
+        self.file.read_at(at, &mut index)?;
+        Ok(first_rows(&index, self.rows_of(group)?).ok().map(|first_rows| (first_rows, memory)))
+    }
+
+    fn pages_denied(&self, group: usize, chunk: &ColumnChunkMetaData, denied: MemoryDenied) -> SourceError {
+        let place = Place::Group(group, Some(chunk.column_path().string().into()));
+        SourceError::Memory { file: self.file.name().clone(), place, what: "what it says of its pages", denied }
     }
 
     /// The column of the file that a column of the table is, where there is none inside it.
