@@ -108,7 +108,7 @@ impl Said {
     }
 
     fn online(&mut self, args: &OnlineArgs) -> &mut Self {
-        let OnlineArgs { online, until, seed, bounds } = args;
+        let OnlineArgs { online, until, seed, bounds, page: _ } = args;
         self.flag("online", *online).text("until", until.as_ref()).value("seed", *seed).text("bounds", bounds.as_ref())
     }
 

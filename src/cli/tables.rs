@@ -211,6 +211,9 @@ pub struct OnlineArgs {
     /// Which bounds are given: approximate, or guaranteed, which rest on no assumption, are wide, and are there for counts of rows of files that say how many they have [default: approximate]
     #[arg(long, value_name = "KIND", help_heading = "Early answers", requires = "online", value_parser = ["approximate", "guaranteed"])]
     pub bounds: Option<String>,
+    /// Show it as a web page of this machine, too, whose address is printed; PORT says where, and 0 is any that is free [default: 0]
+    #[arg(long, value_name = "PORT", help_heading = "Early answers", requires = "online", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub page: Option<u16>,
 }
 
 /// How the files of a table are read of which a job looks at some columns alone.
