@@ -54,15 +54,15 @@ impl Serving {
     #[track_caller]
     fn start(mut command: Command) -> Self {
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut serving = Self { process, stderr, url: String::new() };
         let mut said = String::new();
-        loop {
+        while serving.url.is_empty() {
             let start = said.len();
-            assert!(stderr.read_line(&mut said).unwrap() > 0, "no page: {said}");
-            if let Some(url) = said[start..].trim_end().strip_prefix("page: ") {
-                return Self { url: url.to_owned(), process, stderr };
-            }
+            assert!(serving.stderr.read_line(&mut said).unwrap() > 0, "no page: {said}");
+            serving.url = said[start..].trim_end().strip_prefix("page: ").unwrap_or_default().to_owned();
         }
+        serving
     }
 
     /// Reads what it prints, and waits for its end; stdout.
