@@ -28,7 +28,7 @@ pub use self::tables::{
     ConvertArgs, DedupeArgs, GroupArgs, GroupQueryArgs, GroupReadArgs, JoinArgs, JoinTablesArgs, OnlineArgs, PartsArgs,
     RepartitionArgs, RightReadArgs, ShowArgs, ShuffleArgs, TableArgs, TableReadArgs, TableRowsArgs, TableWriteArgs,
 };
-pub use self::watch::{JobQueryArgs, JobQuestion, JobsArgs, LookArgs, TimelineArgs};
+pub use self::watch::{EstimateArgs, JobQueryArgs, JobQuestion, JobsArgs, LookArgs, TimelineArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
     config::{

@@ -58,6 +58,18 @@ impl Interrupt {
         Ok(Self(told))
     }
 
+    /// A signal that has come already.
+    #[cfg(test)]
+    pub(crate) fn that_came() -> Self {
+        Self(watch::channel(true).1)
+    }
+
+    /// No signal ever comes.
+    #[cfg(test)]
+    pub(crate) fn that_never_comes() -> Self {
+        Self(watch::channel(false).1)
+    }
+
     /// Waits for the first signal.
     pub async fn wait(&self) {
         let mut told = self.0.clone();

@@ -26,6 +26,7 @@ pub mod machine;
 #[doc(hidden)]
 pub mod node_main;
 pub mod objects;
+pub mod page;
 #[cfg(feature = "sql")]
 pub mod query;
 pub mod report;

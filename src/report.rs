@@ -25,7 +25,7 @@ mod views;
 #[cfg(feature = "sql")]
 pub use self::answer::AnswerSummary;
 pub use self::{
-    estimates::{GROUPS_DRAWN, snapshot_table},
+    estimates::{GROUPS_DRAWN, largest_error, snapshot_table},
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
     rows::ShownRows,

@@ -108,7 +108,7 @@ impl Said {
     }
 
     fn online(&mut self, args: &OnlineArgs) -> &mut Self {
-        let OnlineArgs { online, until, seed, bounds, simultaneous } = args;
+        let OnlineArgs { online, until, seed, bounds, simultaneous, page: _ } = args;
         self.flag("online", *online)
             .text("until", until.as_ref())
             .value("seed", *seed)

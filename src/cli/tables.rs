@@ -214,6 +214,9 @@ pub struct OnlineArgs {
     /// Bounds of all groups hold together with 95 %, and not those of each: they are wider
     #[arg(long, help_heading = "Early answers", requires = "online")]
     pub simultaneous: bool,
+    /// Show it as a web page of this machine, too, whose address is printed; PORT says where, and 0 is any that is free [default: 0]
+    #[arg(long, value_name = "PORT", help_heading = "Early answers", requires = "online", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub page: Option<u16>,
 }
 
 /// How the files of a table are read of which a job looks at some columns alone.

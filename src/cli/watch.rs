@@ -63,12 +63,23 @@ pub enum JobQuestion {
     /// Print what has happened to the job, and does, as JSON, an event a line, until it is over
     Events(LookArgs),
     /// Show what the result of a query that answers early (`exobus group --online`) looks like by now, and how its bounds close in, until the job is over; with --json a line for each look
-    Estimate(LookArgs),
+    Estimate(EstimateArgs),
     /// Draw what the job did and when, from the events that the cluster still has: the last 2048 of a job that runs, the last 256 of one
     /// that is over; a job that is followed from its beginning loses none unless its node is lost
     Timeline(TimelineArgs),
     /// Show what its tasks and its program print from now on, until it is over: what was printed before is not kept
     Logs(LookArgs),
+}
+
+/// `exobus job <id> estimate`
+#[derive(Debug, Clone, Args)]
+pub struct EstimateArgs {
+    /// Show it as a web page of this machine, too, whose address is printed; PORT says where, and 0 is any that is free [default: 0]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub page: Option<u16>,
+    /// Where
+    #[command(flatten)]
+    pub look: LookArgs,
 }
 
 /// `exobus job <id> timeline`

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 
 use super::{client_failure, job_failure, job_logs::follow, job_timeline::draw};
 use crate::{
-    cli::{JobQueryArgs, JobQuestion, JobsArgs, LookArgs},
+    cli::{EstimateArgs, JobQueryArgs, JobQuestion, JobsArgs, LookArgs},
     cluster,
     config::units::size,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
+    page::{Page, State},
     report::{GROUPS_DRAWN, Reporter, Style, Views, count, duration, snapshot_table},
 };
 
@@ -64,7 +65,7 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
         JobQuestion::Logs(look) => return follow(&args.job, look),
         JobQuestion::Watch(look) => return watch(&args.job, look),
         JobQuestion::Events(look) => return events(&args.job, look),
-        JobQuestion::Estimate(look) => return estimates(&args.job, look),
+        JobQuestion::Estimate(asked) => return estimates(&args.job, asked),
         JobQuestion::Timeline(asked) => return draw(&args.job, asked),
     };
     with_client(look, "job", async |client| {
@@ -160,10 +161,12 @@ fn events(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
 const LOOK_WAIT: Duration = Duration::from_secs(10);
 
 /// Prints what the result of a job looks like, look by look, until it is over; Ctrl-C leaves it alone.
-fn estimates(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
+fn estimates(digits: &str, EstimateArgs { page, look }: &EstimateArgs) -> Result<Exit, Failure> {
     with_client(look, "job", async |client| {
         let job = find(client, digits).await?;
         let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+        let page = page.map(|port| Page::open(port, format!("job {job}"))).transpose()?;
+        page.iter().for_each(|page| eprintln!("page: {}", page.url()));
         let mut after = 0;
         loop {
             let said = tokio::select! {
@@ -172,6 +175,7 @@ fn estimates(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
                 said = client.estimate(job, after, LOOK_WAIT) => said.map_err(client_failure)?,
             };
             if !said["snapshot"].is_null() {
+                page.iter().for_each(|page| page.board().look(&said["snapshot"].to_string()));
                 print(&match look.json {
                     true => said["snapshot"].to_string(),
                     false => {
@@ -188,6 +192,14 @@ fn estimates(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
             }
             after = said["last"].as_u64().unwrap_or(after);
             if said["over"] == true {
+                if let Some(page) = page {
+                    match said["state"].as_str() {
+                        Some("failed") => page.board().ended(State::Failed, ""),
+                        Some("cancelled") => page.board().ended(State::Cancelled, ""),
+                        _ => page.board().done(),
+                    }
+                    page.close(&interrupt);
+                }
                 return Ok(Exit::Success);
             }
         }

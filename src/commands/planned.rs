@@ -116,15 +116,20 @@ pub(super) fn plan(
 }
 
 /// Runs the job of a command and prints its summary.
-pub(super) fn run(args: &JobArgs, mut spec: Spec) -> Result<Exit, Failure> {
+pub(super) fn run(args: &JobArgs, spec: Spec) -> Result<Exit, Failure> {
+    run_with_page(args, spec, None)
+}
+
+/// The same with a web page of what is known before the end, on this port; `None`: without one.
+pub(super) fn run_with_page(args: &JobArgs, mut spec: Spec, page: Option<u16>) -> Result<Exit, Failure> {
     let SetupArgs { process, partial, .. } = &args.setup;
     spec.make_absolute().or_exit(Exit::InputOutput)?;
     if cluster::place(&process.place, &Overrides::default())?.1 {
-        return run_in(Session::open(process, &args.views)?, args, spec, None);
+        return run_in(Session::open(process, &args.views)?.with_page(page)?, args, spec, None);
     }
     // Before files are opened that show what happens.
     let plan = plan(&spec, Spec::plan, *partial)?;
-    tell(Session::open(process, &args.views)?, &plan, process.json, &outputs(&plan.writes))
+    tell(Session::open(process, &args.views)?.with_page(page)?, &plan, process.json, &outputs(&plan.writes))
 }
 
 /// The same in a session; where its output is, for people, unless it is what the spec says.

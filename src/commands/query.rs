@@ -55,11 +55,11 @@ pub fn run(args: &QueryArgs) -> Result<Exit, Failure> {
     let words = args.printed().map_or(Words::Answer, Words::Printed);
     spec.make_absolute().or_exit(Exit::InputOutput)?;
     if on_cluster {
-        let session = Session::open(process, &args.job.views)?;
+        let session = Session::open(process, &args.job.views)?.with_page(args.online.page)?;
         return planned::hand_in(session, &args.job, &spec, (Some(words), None));
     }
     let plan = planned::plan(&spec, exobus_actors::spec::Spec::plan, args.job.setup.partial)?;
-    let session = Session::open(process, &args.job.views)?;
+    let session = Session::open(process, &args.job.views)?.with_page(args.online.page)?;
     let session = if own.is_some() { session.unlogged() } else { session };
     let output = args.output.iter().map(|output| output.display().to_string()).collect::<String>();
     planned::tell_in(words, session, &plan, (process.json, &output))

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use exobus_actors::{
-    event::EventSink,
+    event::{Event, EventKind, EventSink},
     futures::Futures,
     ids::JobId,
     protocol::host::{JobEnd, JobSpec},
@@ -27,6 +27,7 @@ use crate::{
     config::{MemoryBudget, NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
+    page::{Page, State},
     report::{Place, Reporter, Style, Views, command_line, count},
     unfinished::{self, JobFile, Setup},
 };
@@ -40,6 +41,8 @@ pub(super) struct Session {
     /// How commands that look at the cluster are told of it.
     look: String,
     logged: Logged,
+    /// Where people watch what is known before the end.
+    page: Option<Page>,
 }
 
 /// How a job of this process can be taken up again.
@@ -124,7 +127,7 @@ impl Session {
     ) -> Result<Self, Failure> {
         let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
         let (config, on_cluster) = cluster::place(place, process)?;
-        Ok(Self { interrupt, config, views: views()?, on_cluster, look: place.flags(), logged })
+        Ok(Self { interrupt, config, views: views()?, on_cluster, look: place.flags(), logged, page: None })
     }
 
     /// Whether the job runs on a cluster: its nodes see to input and output then.
@@ -137,6 +140,13 @@ impl Session {
         Self { logged: Logged::No, ..self }
     }
 
+    /// With a web page of what is known before the end, on this port, whose address is told; `None`: without one.
+    pub(super) fn with_page(self, port: Option<u16>) -> Result<Self, Failure> {
+        let page = port.map(|port| Page::open(port, command_line())).transpose()?;
+        page.iter().for_each(|page| eprintln!("page: {}", page.url()));
+        Ok(Self { page, ..self })
+    }
+
     /// What Ctrl-C is seen by, for what is done before the job runs.
     pub(super) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
@@ -144,9 +154,9 @@ impl Session {
 
     /// Has the cluster run the job of a spec, or one that `explains` it; on the first Ctrl-C cancels it. Also the program that has run there.
     pub(super) fn hand_in(self, spec: &Spec, explains: bool) -> Result<(Ran<Bytes>, String), Failure> {
-        let Self { interrupt, config, views, look, .. } = self;
+        let Self { interrupt, config, views, look, page, .. } = self;
         let mut program = String::new();
-        let ran = ran(&interrupt, views, Some(&config.cluster.name), |events| {
+        let ran = ran(&interrupt, (views, page), Some(&config.cluster.name), |events| {
             let submitted = Submitted { config: &config, interrupt: &interrupt, look: &look, events: Some(&events) };
             let (end, runs) = submitted.spec(spec, explains)?;
             program = runs;
@@ -157,8 +167,8 @@ impl Session {
 
     /// Runs a plan in this process; on the first Ctrl-C cancels it.
     pub(super) fn run<R: Serialize + DeserializeOwned + 'static>(self, plan: &Plan) -> Result<Ran<R>, Failure> {
-        let Self { interrupt, config, views, logged, .. } = self;
-        ran(&interrupt, views, None, |events| {
+        let Self { interrupt, config, views, logged, page, .. } = self;
+        ran(&interrupt, (views, page), None, |events| {
             let runtime = unfinished::runtime()?;
             let again = matches!(logged, Logged::Again(..));
             let (spec, file) = match logged {
@@ -197,7 +207,7 @@ impl Session {
 /// Runs a job on a cluster of this name or, without one, here, and shows what happens meanwhile.
 fn ran<R>(
     interrupt: &Interrupt,
-    views: Views,
+    (views, page): (Views, Option<Page>),
     cluster: Option<&str>,
     run: impl FnOnce(EventSink) -> Result<(Result<R, JobError>, JobEnd), Failure>,
 ) -> Result<Ran<R>, Failure> {
@@ -207,9 +217,20 @@ fn ran<R>(
     let clock = SystemClock::new();
     let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
     let began = clock.now();
-    let ended = run(reporter.sink());
+    let ended = run(shown_on(page.as_ref(), reporter.sink()));
     let seconds = (clock.now() - began).as_secs_f64();
+    if let Some(page) = &page {
+        match &ended {
+            Ok((Ok(_), _)) => page.board().done(),
+            Ok((Err(JobError::Cancelled), _)) => page.board().ended(State::Cancelled, ""),
+            Ok((Err(error), _)) => page.board().ended(State::Failed, &error.to_string()),
+            Err(failure) => page.board().ended(State::Failed, &failure.to_string()),
+        }
+    }
     let (progress, seen) = reporter.finish();
+    if let Some(page) = page {
+        page.close(interrupt);
+    }
     if let Err(failure) = &seen {
         eprintln!("error: {failure}");
     }
@@ -222,6 +243,19 @@ fn ran<R>(
     let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
     let (replayed_tasks, resumed_tasks) = (progress.replayed_tasks(), progress.resumed_tasks());
     Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
+}
+
+/// A sink whose looks at a result are on a page, too.
+fn shown_on(page: Option<&Page>, sink: EventSink) -> EventSink {
+    let Some(board) = page.map(Page::board).cloned() else { return sink };
+    let sample_ms = sink.sample_ms();
+    let receive = move |event: Event| {
+        if let EventKind::Estimated { snapshot } = &event.kind {
+            board.look(snapshot);
+        }
+        sink.emit(event);
+    };
+    EventSink::new(receive).sampled_every(sample_ms)
 }
 
 impl Ran<Bytes> {

@@ -19,7 +19,7 @@ pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
 
 /// Says something of the groups of a table and prints the summary.
 pub fn group_rows(args: &GroupArgs) -> Result<Exit, Failure> {
-    planned::run(&args.job, args.spec())
+    planned::run_with_page(&args.job, args.spec(), args.online.page)
 }
 
 /// Joins two tables and prints the summary.

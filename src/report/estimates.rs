@@ -28,9 +28,7 @@ impl Estimates {
         let read =
             if snapshot.is_final { "all".to_owned() } else { format!("{} of {}", count(*blocks_seen), count(*blocks)) };
         let percent = 100.0 * *blocks_seen as f64 / (*blocks).max(1) as f64;
-        let errors = snapshot.groups.iter().flat_map(|group| &group.values).filter_map(ShownValue::relative_error);
-        let largest =
-            errors.fold(None, |largest: Option<f64>, error| Some(largest.map_or(error, |largest| largest.max(error))));
+        let largest = largest_error(snapshot);
         self.errors.extend(largest);
         let known = match largest {
             largest if snapshot.is_final || largest == Some(0.0) => "exact".to_owned(),
@@ -49,6 +47,12 @@ impl Estimates {
         };
         self.errors.iter().map(step).collect()
     }
+}
+
+/// The largest error of the groups that are shown, as a part of its value; `None`: there are no bounds.
+pub fn largest_error(snapshot: &Snapshot) -> Option<f64> {
+    let errors = snapshot.groups.iter().flat_map(|group| &group.values).filter_map(ShownValue::relative_error);
+    errors.reduce(f64::max)
 }
 
 /// The groups as a table, the first `most` of them; within so many columns of a terminal.

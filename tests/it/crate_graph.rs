@@ -51,6 +51,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sled", &["exobus-store"]),
     ("redb", &["exobus-bus"]),
     ("object_store", &["exobus-objects"]),
+    ("axum", &["exobus"]),
     ("hyper", &["exobus-objects"]),
     ("rustls", &["exobus-actors", "exobus-objects"]),
     ("rustls-webpki", &["exobus-actors"]),

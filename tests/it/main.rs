@@ -25,6 +25,7 @@ mod nats_doc;
 mod objects;
 mod output;
 mod own_node;
+mod page;
 mod paths;
 #[cfg(feature = "sql")]
 mod queries;

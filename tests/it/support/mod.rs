@@ -1,5 +1,6 @@
 //! Runs the real binary.
 
+pub mod chromium;
 pub mod cluster;
 
 use std::{
