@@ -204,6 +204,33 @@ fn a_query_shows_what_it_knows_while_it_reads_and_ends_with_the_same_answer() {
 }
 
 #[test]
+fn the_first_groups_of_each_part_are_answered_and_shown_before() {
+    let scratch = sales();
+    let groups = "SELECT id % 3 AS part, city, sum(price) AS paid FROM 'in' GROUP BY id % 3, city";
+    let text = format!("{groups} QUALIFY row_number() OVER (PARTITION BY id % 3 ORDER BY sum(price) DESC, city) <= 2");
+    let all = csv(&scratch, groups);
+    let mut expected: Vec<Vec<&str>> = all.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let paid = |row: &[&str]| row[2].parse::<f64>().unwrap();
+    expected.sort_by(|one, other| one[0].cmp(other[0]).then(paid(other).total_cmp(&paid(one))));
+    let mut expected: Vec<String> = expected.chunks(3).flat_map(|part| &part[..2]).map(|row| row.join(",")).collect();
+    expected.sort();
+    let answer = csv(&scratch, &text);
+    let mut found: Vec<&str> = answer.lines().skip(1).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    let online = query(&scratch, &text, &["--online", "--json"]).expect(0, &[]).stdout.clone();
+    let mut lines: Vec<Value> = online.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.pop();
+    assert!(lines.len() > 5 && lines.iter().all(|look| look["groups"].as_array().unwrap().len() == 6), "{online}");
+    // The number itself is known of nobody.
+    let number = "row_number() OVER (PARTITION BY id % 3 ORDER BY sum(price) DESC) AS number";
+    let numbered = groups.replace(" FROM", &format!(", {number} FROM"));
+    let of = |columns: &str| format!("SELECT {columns} FROM ({numbered}) AS numbered WHERE number <= 2");
+    assert_eq!(csv(&scratch, &of("city")).lines().count(), 7);
+    query(&scratch, &of("city, number"), &[]).expect(2, &["a window has no operator here"]);
+}
+
+#[test]
 fn expressions_are_selected_by_every_command() {
     let scratch = sales();
     let (input, output) = (scratch.text("in"), scratch.text("out"));

@@ -24,7 +24,7 @@ use exobus_tables::jobs::group::{GroupQuery, Top};
 use exobus_tables::jobs::join::JoinQuery;
 use exobus_tables::semantics::{KeyColumn, Nulls};
 
-use self::projected::Projected;
+use self::projected::{Projected, without_number};
 use self::relation::Relation;
 use crate::SqlError;
 use crate::catalog::Catalog;
@@ -248,11 +248,8 @@ impl<'a> Lowering<'a> {
             let predicate = seen.over(&filter.predicate, filter.input.schema())?;
             let relation = self.first_of_parts(predicate, window)?;
             let columns = seen.columns.iter().map(|column| relation.over(column, &window.schema));
+            // The number is among them; who reads it is refused.
             let columns = columns.collect::<Result<Vec<_>, _>>()?;
-            let is_number = |column: &Expr| column.column_refs().iter().any(|column| column.name == ROW_NUMBER);
-            if columns.iter().chain(&relation.keep).any(is_number) {
-                return Err(SqlError::new(NO_WINDOW));
-            }
             return Ok(Relation { columns, ..relation });
         }
         let relation = self.relation(&filter.input)?;
@@ -312,7 +309,7 @@ impl<'a> Lowering<'a> {
                 ));
             }
         };
-        // Of the first row of a part the number is known; of others nobody has asked for it.
+        // Of the first row of a part the number is known; of others it is not, and who reads it is refused.
         let value = if most == 1 { lit(1_u64) } else { Expr::Column(Column::new_unqualified(ROW_NUMBER)) };
         let mut relation = Relation { columns: [relation.columns, vec![value]].concat(), ..relation };
         for condition in &others {
@@ -451,6 +448,7 @@ impl<'a> Lowering<'a> {
 
     /// The plan whose last rows are these.
     fn answer(mut self, mut relation: Relation, plan: &LogicalPlan, written: &Written) -> Result<Plan, SqlError> {
+        without_number(relation.columns.iter())?;
         self.as_aggregated(&mut relation);
         let names = names(plan, &relation, written);
         self.name_groups(&mut relation, &names);

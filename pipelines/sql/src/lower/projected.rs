@@ -7,7 +7,7 @@ use arrow_schema::{Schema, SchemaRef};
 use datafusion_common::{Column, DFSchema};
 use datafusion_expr::{Expr, ExprSchemable, lit};
 
-use super::{Input, written};
+use super::{Input, NO_WINDOW, ROW_NUMBER, written};
 use crate::SqlError;
 use crate::conditions;
 use crate::plan::{Origin, Rows};
@@ -78,6 +78,7 @@ impl Projected {
 
     /// Their schema, over what is read.
     pub(super) fn schema(&self, read: &Schema) -> Result<SchemaRef, SqlError> {
+        without_number(self.columns.iter().map(|(_, expr)| expr))?;
         let schema = DFSchema::try_from(read.clone())?;
         let fields = self.columns.iter().map(|(name, expr)| Ok(written(name, &expr.get_type(&schema)?)));
         Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>, SqlError>>()?)))
@@ -88,6 +89,7 @@ impl Input {
     /// Rows of these columns.
     pub(super) fn rows(self) -> Result<Rows, SqlError> {
         let Self { origin, schema, keep, columns: Projected { mut columns, .. }, selects, first } = self;
+        without_number(columns.iter().map(|(_, expr)| expr).chain(&keep))?;
         let (filter, keep) = conditions::split(keep, &schema);
         if columns.is_empty() && (!selects || !keep.is_empty()) {
             // Rows are counted by a column.
@@ -120,6 +122,14 @@ impl Input {
         let spare = schema.fields().first().map(|field| field.name().clone());
         let computed = computed(&keep, columns.iter().map(|(name, expr)| (name.clone(), expr)), first.as_ref(), spare)?;
         Ok(Rows { origin, filter, computed: Some(computed), select: None, said: text })
+    }
+}
+
+/// Refuses what reads the number that a row has in its part: rows have none.
+pub(super) fn without_number<'a>(mut read: impl Iterator<Item = &'a Expr>) -> Result<(), SqlError> {
+    match read.any(|expr| expr.column_refs().iter().any(|column| column.name == ROW_NUMBER)) {
+        true => Err(SqlError::new(NO_WINDOW)),
+        false => Ok(()),
     }
 }
 
