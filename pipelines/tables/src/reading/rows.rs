@@ -170,7 +170,7 @@ impl TableFile {
         if of_pages.is_none() && wanted == (0..rows) {
             return Ok(None);
         }
-        let of_pages = of_pages.unwrap_or_else(|| vec![0..rows]).into_iter();
+        let of_pages = of_pages.unwrap_or_else(|| Vec::from([wanted.clone()])).into_iter();
         let both = of_pages.map(|range| range.start.max(wanted.start)..range.end.min(wanted.end));
         Ok(Some(both.filter(|range| !range.is_empty()).collect()))
     }
