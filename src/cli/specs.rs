@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn every_field_is_an_option_and_what_is_no_field_is_of_this_process() {
         // What says how this process works, and not what the job does.
-        const OF_PROCESS: [&str; 16] = [
+        const OF_PROCESS: [&str; 17] = [
             "memory",
             "spill",
             "executors",
@@ -435,6 +435,7 @@ mod tests {
             "timeline",
             "plot",
             "events",
+            "page",
             "generate",
             "help",
             "input",
