@@ -140,10 +140,7 @@ impl Query {
     /// # Errors
     /// [`QueryError::Sql`], [`QueryError::Node`].
     pub fn online(self, until: Option<Until>, seed: u64) -> Result<Snapshots, QueryError> {
-        let bounds = match until {
-            Some(Until::Error(goal)) if goal.guaranteed => Kind::Guaranteed,
-            _ => Kind::Approximate,
-        };
+        let bounds = until.map_or(Kind::Approximate, |until| until.bounds());
         let asked = Asked::of(self, Some(Online { seed, until, bounds, simultaneous: false }))?;
         let (shows, shown) = mpsc::unbounded();
         let (cancel, cancelled) = oneshot::channel::<()>();

@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use exobus::config::units::parse_size;
-use exobus::queries::snapshot::Snapshot;
+use exobus::queries::snapshot::{SHOWN_BYTES_MAX, SHOWN_MAX, Snapshot};
+use exobus::report::count;
 use exobus::tables::arrow_array::cast::AsArray as _;
 use exobus::tables::arrow_array::types::Decimal128Type;
 use exobus::{Answer, Query};
@@ -17,8 +18,6 @@ use crate::convert::dumps;
 use crate::divergence::{PAGES, Truth, Views};
 use crate::plot::{self, Curve, Point};
 
-/// What a look shows, at most: groups, and bytes of them (`docs/online.md`, "What is shown").
-const SHOWN: (usize, usize) = (1000, 160 << 10);
 /// Online, the paper knows the answer to so much after this part of the time of the batch.
 pub const PAPER: Point = Point { part_of_batch: 1.0 / 22.0, divergence: 0.08 };
 
@@ -182,7 +181,7 @@ fn is_cut(snapshot: &Snapshot) -> bool {
     let bytes = |group| serde_json::to_vec(group).map_or(0, |bytes| bytes.len());
     let bytes: Vec<usize> = snapshot.groups.iter().map(bytes).collect();
     let (all, largest) = (bytes.iter().sum::<usize>(), bytes.iter().max().copied().unwrap_or(0));
-    snapshot.groups.len() >= SHOWN.0 || all + largest > SHOWN.1
+    snapshot.groups.len() >= SHOWN_MAX || all + largest > SHOWN_BYTES_MAX
 }
 
 /// A look beside the truth.
@@ -249,14 +248,13 @@ impl Outcome {
     /// What is to be known of looks that were cut.
     pub fn warning(&self, top: u64) -> Option<String> {
         let cut = self.looks.iter().filter(|look| look.is_cut).count();
-        let (groups, bytes) = SHOWN;
         (cut > 0).then(|| {
             format!(
-                "{cut} of {} looks were cut, so nobody knows how wrong they were: the first {top} pages of {} languages are more than the {groups} groups and {} KiB that are shown; \
+                "{cut} of {} looks were cut, so nobody knows how wrong they were: the first {top} pages of {} languages are more than the {SHOWN_MAX} groups and {} KiB that are shown; \
                  ask for a smaller --top, or generate fewer --languages",
                 self.looks.len(),
                 self.languages,
-                bytes >> 10
+                SHOWN_BYTES_MAX >> 10
             )
         })
     }
@@ -279,8 +277,8 @@ impl Outcome {
         Curve {
             about: format!(
                 "{} rows in {} blocks, {languages} languages; the batch takes {batch_seconds:.1} s",
-                grouped(*rows),
-                grouped(blocks)
+                count(*rows),
+                count(blocks)
             ),
             points: self.looks.iter().filter_map(point).collect(),
             paper: PAPER,
@@ -304,14 +302,6 @@ impl Outcome {
             println!("{lang}: {}", pages.join(", "));
         }
     }
-}
-
-/// A number with its digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let parts: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().filter_map(|digits| std::str::from_utf8(digits).ok()).collect();
-    parts.join(" ")
 }
 
 fn percent(part: Option<f64>) -> String {
@@ -342,7 +332,7 @@ mod tests {
 
     #[test]
     fn digits_stand_in_groups() {
-        assert_eq!([0, 999, 1_000, 100_000_000].map(grouped), ["0", "999", "1 000", "100 000 000"]);
+        assert_eq!([0, 999, 1_000, 100_000_000].map(count), ["0", "999", "1 000", "100 000 000"]);
     }
 
     #[test]

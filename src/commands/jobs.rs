@@ -165,8 +165,7 @@ fn estimates(digits: &str, EstimateArgs { page, look }: &EstimateArgs) -> Result
     with_client(look, "job", async |client| {
         let job = find(client, digits).await?;
         let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
-        let page = page.map(|port| Page::open(port, format!("job {job}"))).transpose()?;
-        page.iter().for_each(|page| eprintln!("page: {}", page.url()));
+        let page = Page::told(*page, || format!("job {job}"))?;
         let mut after = 0;
         loop {
             let said = tokio::select! {

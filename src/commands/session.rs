@@ -142,9 +142,7 @@ impl Session {
 
     /// With a web page of what is known before the end, on this port, whose address is told; `None`: without one.
     pub(super) fn with_page(self, port: Option<u16>) -> Result<Self, Failure> {
-        let page = port.map(|port| Page::open(port, command_line())).transpose()?;
-        page.iter().for_each(|page| eprintln!("page: {}", page.url()));
-        Ok(Self { page, ..self })
+        Ok(Self { page: Page::told(port, command_line)?, ..self })
     }
 
     /// What Ctrl-C is seen by, for what is done before the job runs.

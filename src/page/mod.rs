@@ -46,6 +46,16 @@ pub struct Page {
 }
 
 impl Page {
+    /// The same where somebody has asked for a page, whom its address is told on stderr.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn told(port: Option<u16>, title: impl FnOnce() -> String) -> Result<Option<Self>, Failure> {
+        let page = port.map(|port| Self::open(port, title())).transpose()?;
+        page.iter().for_each(|page| eprintln!("page: {}", page.url()));
+        Ok(page)
+    }
+
     /// Serves a page on this port of 127.0.0.1; 0: one that is free. `title` says what runs.
     ///
     /// # Errors

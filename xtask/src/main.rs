@@ -7,6 +7,7 @@ mod chromium;
 mod cloudsort;
 mod fuzz;
 mod nats;
+mod programs;
 mod python;
 mod structure;
 mod tests;

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    nats::on_path,
+    programs::on_path,
     workspace::{Workspace, run_quietly},
 };
 

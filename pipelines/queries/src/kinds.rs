@@ -8,7 +8,7 @@ use exobus_tables::kinds::{GROUP_FIELDS, explain_group, group_table};
 
 use crate::estimators::Kind;
 use crate::online::{Online, OnlineGroup};
-use crate::stopping::{ErrorGoal, Until, UntilError};
+use crate::stopping::{Until, UntilError};
 
 /// What is said of what is shown before everything was read.
 pub const ONLINE: [Field; 5] = [
@@ -96,14 +96,14 @@ pub fn online(fields: &Fields<'_>) -> Result<Option<Online>, SpecError> {
         .map(str::parse)
         .transpose()
         .map_err(|error: UntilError| invalid("until", error.to_string()))?;
-    let is_of_guaranteed = matches!(until, Some(Until::Error(ErrorGoal { guaranteed: true, .. })));
-    let bounds = match (fields.text("bounds"), is_of_guaranteed) {
-        (Some("approximate"), true) => {
+    let waits_for = until.map_or(Kind::Approximate, |until| until.bounds());
+    let bounds = match (fields.text("bounds"), waits_for) {
+        (Some("approximate"), Kind::Guaranteed) => {
             let message = "`until` waits for guaranteed bounds, and `bounds = \"approximate\"` gives none".to_owned();
             return Err(invalid("bounds", message));
         }
-        (Some("guaranteed"), _) | (_, true) => Kind::Guaranteed,
-        (_, false) => Kind::Approximate,
+        (Some("guaranteed"), _) => Kind::Guaranteed,
+        (_, waits_for) => waits_for,
     };
     let (seed, simultaneous) = (fields.number("seed").unwrap_or_default(), fields.flag("simultaneous"));
     Ok(Some(Online { seed, until, bounds, simultaneous }))

@@ -9,6 +9,11 @@ use serde_json::Value;
 
 use crate::estimators::{Bounds, Estimate, Kind, NoBounds, relative_error};
 
+/// Groups that are shown, at most.
+pub const SHOWN_MAX: usize = 1000;
+/// Bytes of what is shown of them, at most: a snapshot fits a message.
+pub const SHOWN_BYTES_MAX: usize = 160 << 10;
+
 /// The answer as it looks after a part of the table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {

@@ -25,6 +25,14 @@ pub enum Until {
 }
 
 impl Until {
+    /// Which bounds are given where nothing else is said of them.
+    pub fn bounds(&self) -> Kind {
+        match self {
+            Self::Error(ErrorGoal { guaranteed: true, .. }) => Kind::Guaranteed,
+            _ => Kind::Approximate,
+        }
+    }
+
     /// Whether a query that has run so long, and was looked at so often, ends since its time is over.
     pub fn is_over(&self, elapsed: Duration, looks: u64) -> bool {
         matches!(self, Self::Time(time) if looks > 0 && elapsed >= *time)

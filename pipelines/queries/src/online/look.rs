@@ -21,13 +21,9 @@ use super::moments::{EncodedMoments, Moments, memory_bytes};
 use super::value_of;
 use crate::estimators::guaranteed::{Range, TotalRanges};
 use crate::estimators::{Dual, Estimate, Kind, Look, NoBounds, Population, Sample, Totals, approximate, guaranteed};
-use crate::snapshot::{ShownGroup, ShownValue, Snapshot};
+use crate::snapshot::{SHOWN_BYTES_MAX, SHOWN_MAX, ShownGroup, ShownValue, Snapshot};
 use crate::stopping::ErrorGoal;
 
-/// Groups that are shown, at most.
-const SHOWN_MAX: usize = 1000;
-/// Bytes of what is shown of them, at most: a snapshot fits a message.
-const SHOWN_BYTES_MAX: usize = 160 << 10;
 /// Characters of a text that are shown.
 const SHOWN_CHARS_MAX: usize = 500;
 /// The arguments of a look before those that are [`Told`]: what [`Shown`] is made of, and the [`State`] before.

@@ -9,7 +9,7 @@ use exobus_shuffle::jobs::values::write_value;
 use serde::{Deserialize, Serialize};
 
 use super::asked::{Blocks, Unified};
-use super::list::{FileList, RUN_BYTES, SPLIT_BYTES, written};
+use super::list::{FileList, splits_bytes, written};
 use super::seen::Schemas;
 use super::splits::{extents, runs, splits};
 use crate::block::Layout;
@@ -66,8 +66,7 @@ pub(super) fn look_at(
                 file.runs = runs(parquet, (reading, blocks.run_rows), budget)?;
             }
         }
-        let runs: usize = file.runs.iter().map(Vec::len).sum();
-        let more = memory.bytes() + SPLIT_BYTES * file.splits.len() as u64 + RUN_BYTES * runs as u64;
+        let more = memory.bytes() + splits_bytes(file);
         memory.resize(more).map_err(|denied| budget.of_list(denied))?;
         each(&source)?;
     }

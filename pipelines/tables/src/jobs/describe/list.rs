@@ -10,9 +10,9 @@ use crate::sources::{MemoryBudget, MemoryDenied, Reservation};
 /// What a file takes in a list beside its path and its splits: its place there, twice as the list grows, its name in the folder that is listed, and what an allocator adds.
 const FILE_BYTES: u64 = 2 * size_of::<DescribedFile>() as u64 + 64;
 /// What a split takes, as the list of a file's splits grows.
-pub(super) const SPLIT_BYTES: u64 = 2 * size_of::<DescribedSplit>() as u64;
+const SPLIT_BYTES: u64 = 2 * size_of::<DescribedSplit>() as u64;
 /// What a run takes, as the list of a split's runs grows, with a share of that list.
-pub(super) const RUN_BYTES: u64 = 2 * size_of::<u64>() as u64 + size_of::<Vec<u64>>() as u64;
+const RUN_BYTES: u64 = 2 * size_of::<u64>() as u64 + size_of::<Vec<u64>>() as u64;
 /// What files, splits and runs are as they are written, with the names of their fields.
 const WRITTEN_FILE_BYTES: u64 = 128;
 const WRITTEN_SPLIT_BYTES: u64 = 96;
@@ -32,9 +32,7 @@ impl FileList {
 
     /// Of files that were listed before.
     pub(super) fn of(files: Vec<DescribedFile>, budget: &Arc<dyn MemoryBudget>) -> Result<Self, MemoryDenied> {
-        let runs = |file: &DescribedFile| file.runs.iter().map(Vec::len).sum::<usize>() as u64;
-        let of_splits = |file: &DescribedFile| SPLIT_BYTES * file.splits.len() as u64 + RUN_BYTES * runs(file);
-        let bytes = files.iter().map(|file| file_bytes(file) + of_splits(file)).sum();
+        let bytes = files.iter().map(|file| file_bytes(file) + splits_bytes(file)).sum();
         Ok(Self { files, memory: Reservation::of(budget, bytes)? })
     }
 
@@ -69,7 +67,6 @@ pub(in crate::jobs) fn written(
     files: &[DescribedFile],
     budget: &Arc<dyn MemoryBudget>,
 ) -> Result<Reservation, MemoryDenied> {
-    let runs = |file: &DescribedFile| file.runs.iter().map(Vec::len).sum::<usize>() as u64;
     let of_splits = |file: &DescribedFile| WRITTEN_SPLIT_BYTES * file.splits.len() as u64;
     let of_file = |file: &DescribedFile| {
         let of_columns = WRITTEN_EXTENT_BYTES * file.extents.len() as u64;
@@ -78,6 +75,16 @@ pub(in crate::jobs) fn written(
     // What is written grows by doubling.
     let bytes: u64 = files.iter().map(|file| 2 * (of_file(file) + path_bytes(file))).sum();
     Reservation::of(budget, bytes)
+}
+
+/// Of the splits of a file and their runs.
+pub(super) fn splits_bytes(file: &DescribedFile) -> u64 {
+    SPLIT_BYTES * file.splits.len() as u64 + RUN_BYTES * runs(file)
+}
+
+/// How many runs all splits of a file have.
+fn runs(file: &DescribedFile) -> u64 {
+    file.runs.iter().map(|of_split| of_split.len() as u64).sum()
 }
 
 /// Of a file without its splits; its name is in the list of its folder, too.

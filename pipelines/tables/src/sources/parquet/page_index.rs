@@ -82,12 +82,9 @@ impl ParquetFile {
         }
         let flat = columns.iter().filter_map(|column| self.flat_leaf(*column));
         let largest = flat.max_by_key(|leaf| self.metadata.row_group(group).column(*leaf).compressed_size());
-        let index = match largest.map(|leaf| self.offset_index(group, leaf, budget)) {
-            None => None,
-            Some(index) => index?,
-        };
+        let index = largest.map(|leaf| self.offset_index(group, leaf, budget)).transpose()?.flatten();
         let mut runs = vec![0];
-        for first in index.map(|(first_rows, _)| first_rows).unwrap_or_default() {
+        for first in index.iter().flat_map(|(first_rows, _)| first_rows).copied() {
             let last = runs[runs.len() - 1];
             if first - last >= rows_min && rows - first >= rows_min {
                 runs.push(first);
