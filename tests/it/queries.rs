@@ -1,5 +1,6 @@
 //! `exobus query`: answers of SQL over files, as a command and on a cluster.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use rustix::process::{Signal, kill_process};
@@ -201,6 +202,75 @@ fn a_query_shows_what_it_knows_while_it_reads_and_ends_with_the_same_answer() {
     let told =
         query(&scratch, "SELECT sqrt(sum(price)) AS root FROM 'in'", &["--online"]).expect(0, &[]).stdout.clone();
     assert!(told.contains("nothing was shown before the answer was there: what is computed"), "{told}");
+}
+
+/// The looks of a query, and its answer behind them.
+#[track_caller]
+fn looks(scratch: &Scratch, text: &str, more: &[&str]) -> (Vec<Value>, Value) {
+    let told = query(scratch, text, &[&["--online", "--json"], more].concat()).expect(0, &[]).stdout.clone();
+    let mut lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answer = lines.pop().unwrap();
+    (lines, answer)
+}
+
+#[test]
+fn joins_with_small_tables_are_shown_before_they_are_done() {
+    let scratch = sales();
+    fs::write(scratch.path("capitals.csv"), "land,capital,people\nnorway,Oslo,5\nitaly,Rome,59\nperu,Lima,34\n")
+        .unwrap();
+    let join = |what: &str| format!("SELECT {what}");
+    let queries = [
+        // The large table left and right, one table looked up by what another has given, a join that keeps rows without any.
+        join("country, count(*) AS n, sum(price) AS paid FROM 'in' JOIN 'cities.csv' ON city = name GROUP BY country"),
+        join(
+            "country, avg(price) AS mean FROM 'cities.csv' RIGHT JOIN 'in' ON city = name WHERE id % 3 > 0 GROUP BY country",
+        ),
+        join(
+            "capital, sum(price * people) AS paid FROM 'in' JOIN 'cities.csv' ON city = name JOIN 'capitals.csv' ON country = land WHERE people > 1 GROUP BY capital",
+        ),
+        join("city, count(*) AS n FROM 'in' WHERE city IN (SELECT name FROM 'cities.csv') GROUP BY city"),
+        join(
+            "city, count(*) AS n FROM 'in' WHERE NOT EXISTS (SELECT 1 FROM 'cities.csv' WHERE name = city) GROUP BY city",
+        ),
+        join("count(*) AS n FROM 'in' WHERE price > (SELECT avg(people) FROM 'capitals.csv')"),
+        join(
+            "coalesce(country, 'none') AS c, count(*) AS n FROM 'in' LEFT JOIN (SELECT name, min(country) AS country FROM 'cities.csv' GROUP BY name) ON city = name GROUP BY c ORDER BY n DESC LIMIT 2",
+        ),
+    ];
+    for text in &queries {
+        let batch = query(&scratch, text, &["--json"]).expect(0, &[]).json();
+        let (looks, answer) = looks(&scratch, text, &["--seed", "5"]);
+        let sorted = |answer: &Value| {
+            let mut rows: Vec<String> = answer["rows"].as_array().unwrap().iter().map(Value::to_string).collect();
+            rows.sort();
+            rows
+        };
+        assert_eq!(sorted(&answer), sorted(&batch), "{text}");
+        assert!(!sorted(&answer).is_empty(), "{text}");
+        assert!(looks.len() > 5 && looks.last().unwrap()["final"] == true, "{text}: {looks:?}");
+        let bounded = looks[looks.len() - 2]["groups"].as_array().unwrap().iter();
+        assert!(
+            bounded.flat_map(|group| group["values"].as_array().unwrap()).any(|value| value["low"].is_number()),
+            "{text}"
+        );
+    }
+    let explained = query(&scratch, &format!("EXPLAIN {}", queries[2]), &[]).expect(0, &[]).stdout.clone();
+    assert!(explained.contains("with what step 2 has for each row"), "{explained}");
+    // Each of two rows of a key would be one of the answer: that is a join.
+    fs::write(scratch.path("twice.csv"), "name,day\noslo,1\noslo,2\nrome,1\n").unwrap();
+    let text = "SELECT day, count(*) AS n FROM 'in' JOIN 'twice.csv' ON city = name GROUP BY day";
+    let told = query(&scratch, text, &["--online"]).expect(0, &[]).stdout.clone();
+    assert!(told.contains("a table has several rows of one key (name) for each row of another"), "{told}");
+    let [_, oslo, rome] = [0, 1, 2].map(|at| totals()[at].1);
+    let (looks, answer) = looks(&scratch, text, &[]);
+    let days: BTreeMap<u64, u64> = answer["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["day"].as_u64().unwrap(), row["n"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(days, BTreeMap::from([(1, oslo + rome), (2, oslo)]));
+    assert!(looks.is_empty(), "{looks:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use exobus_tables::semantics::KeyColumn;
 use serde::{Deserialize, Serialize};
 
 /// The version of plans that is written here: another release does no other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What is done for a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub struct Rows {
     pub computed: Option<Computed>,
     /// The columns that they have, where nothing is computed; `None`: those that the operator looks at.
     pub select: Option<Vec<String>>,
+    /// What these steps have written is small, and looked up for each row.
+    pub beside: Vec<usize>,
     /// What is computed of them, for people.
     pub said: String,
 }
@@ -132,14 +134,29 @@ impl Rows {
     }
 }
 
+impl Step {
+    /// The rows that it reads.
+    pub fn rows(&self) -> impl Iterator<Item = &Rows> {
+        let (first, second) = match self {
+            Self::Join { left, right, .. } => (left, Some(right)),
+            Self::Group { rows, .. } | Self::Sort { rows, .. } | Self::First { rows, .. } | Self::Copy { rows, .. } => {
+                (rows, None)
+            }
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
 impl Plan {
-    /// The step whose answers can be shown before it is done: the only one, which groups rows of a table; or why there is none.
+    /// What is shown before the last step is done, which groups rows of a table: the only one, or behind others that write what is looked up for these rows; or why there is nothing.
     ///
     /// # Errors
     /// Why not.
     pub fn online(&self) -> Result<Option<&OnlineAnswer>, &'static str> {
         match self.steps.as_slice() {
-            [Step::Group { rows: Rows { origin: Origin::Table(_), .. }, .. }] => {
+            [before @ .., Step::Group { rows: Rows { origin: Origin::Table(_), beside, .. }, .. }]
+                if before.is_empty() || !beside.is_empty() =>
+            {
                 let Answer { rows, slice, online, .. } = &self.answer;
                 match (&rows.computed, online) {
                     _ if rows.filter.is_some() => Err("groups are left out by what is computed of them"),
@@ -155,6 +172,15 @@ impl Plan {
             [Step::Group { .. }, ..] => Err("it does more than to group rows"),
             _ => Err("rows are joined, sorted or copied before they are grouped"),
         }
+    }
+
+    /// The tables that steps before the last one read.
+    pub fn tables_before(&self) -> impl Iterator<Item = usize> {
+        let before = self.steps.split_last().map_or(&[][..], |(_, before)| before);
+        before.iter().flat_map(Step::rows).filter_map(|rows| match rows.origin {
+            Origin::Table(table) => Some(table),
+            Origin::Steps(_) => None,
+        })
     }
 
     /// For people: which operators, in which order. `tables`: the names of the tables.
@@ -176,6 +202,9 @@ impl Described<'_> {
                 let steps: Vec<String> = steps.iter().map(|step| format!("step {}", step + 1)).collect();
                 f.write_str(&steps.join(", "))?;
             }
+        }
+        for step in &rows.beside {
+            write!(f, "\n     with what step {} has for each row", step + 1)?;
         }
         if let Some(filter) = &rows.filter {
             write!(f, "\n     where {filter} (row groups and pages without such rows are not read)")?;

@@ -11,17 +11,17 @@ use exobus_actors::registry::{Paths, TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, TaskOptions};
 use exobus_files::Location;
-use exobus_queries::online::{Online, OnlineGroup, online_group};
-use exobus_shuffle::Strategy;
+use exobus_queries::online::{Online, OnlineAnswer, OnlineGroup, online_group};
 use exobus_shuffle::jobs::outputs;
+use exobus_shuffle::{Sizes, Strategy};
 use exobus_tables::block::Layout;
 use exobus_tables::jobs::convert::{ConvertTable, convert};
 use exobus_tables::jobs::dedupe::{DedupeTable, Keep, dedupe};
 use exobus_tables::jobs::group::{GroupTable, group};
 use exobus_tables::jobs::join::{Broadcast, JoinTables, join};
 use exobus_tables::jobs::sort::{SortTable, sort};
-use exobus_tables::jobs::{Found, Rewrite, Rewritten, WriteOptions, find};
-use exobus_tables::reading::ReadOptions;
+use exobus_tables::jobs::{Found, Rewrite, Rewritten, TaskBudget, WriteOptions, find};
+use exobus_tables::reading::{Beside, Computed, ReadOptions};
 use exobus_tables::sinks::{Compression, OutputFormat};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -29,6 +29,7 @@ use serde_bytes::ByteBuf;
 pub use crate::answer::Shown;
 use crate::answer::{FirstRowsParams, LOOK_BYTES, first_rows, remove};
 use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION};
+use crate::rows::{Measured, measure};
 use crate::{Catalog, text};
 
 /// A table of a query.
@@ -103,20 +104,21 @@ pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobEr
     let (of_job, scratch) = (folder.clone(), params.owned_scratch());
     let job = futures.job();
     futures.when_over(move || clear(job, &of_job, scratch.as_deref()));
-    let (mut tables, mut first) = (Vec::new(), None);
+    let (mut tables, mut bytes_of, mut first) = (Vec::new(), Vec::new(), None);
     for NamedTable { name, inputs, reading } in &params.tables {
-        let Found { schema, format } = find(&futures, inputs.clone(), reading.clone(), params.partial).await?;
+        let Found { schema, format, bytes } = find(&futures, inputs.clone(), reading.clone(), params.partial).await?;
         let layout = Layout::new(&schema).map_err(JobError::program)?;
         tables.push((name.clone(), ByteBuf::from(layout.encode())));
+        bytes_of.push(bytes);
         first.get_or_insert(format);
     }
     // What steps write is nobody's to go by.
     params.writing.format = params.writing.format.or(first);
     let now = futures.now().as_micros() as i64;
-    let asked = futures.put_value(&(&params.text, &tables))?;
+    let asked = futures.put_value(&(&params.text, &tables, &bytes_of))?;
     let planned = futures.submit(make_plan, &PlanParams { now, version: VERSION }, &[asked.arg()])?;
-    let (plan, explains) = match futures.get_value(&planned).await? {
-        Planned::Plan { plan, explains } => (plan, explains || params.explains),
+    let (plan, looking_up, explains) = match futures.get_value(&planned).await? {
+        Planned::Plan { plan, looking_up, explains } => (plan, looking_up, explains || params.explains),
         Planned::Refused(what) => return Err(JobError::request(what)),
     };
     if plan.version != VERSION {
@@ -127,17 +129,22 @@ pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobEr
     }
     if explains {
         let names: Vec<String> = params.tables.iter().map(|table| table.name.clone()).collect();
-        let online = match plan.online() {
-            Ok(_) => "--online shows it before it is done".to_owned(),
-            Err(why) => format!("--online shows nothing before it is done: {why}"),
+        let online = match (plan.online(), &looking_up) {
+            (Ok(_), _) => "--online shows it before it is done".to_owned(),
+            (Err(_), Some(plan)) => {
+                let instead = "--online shows it before it is done, and where tables that are joined are small, with one row of each key, it does this instead:";
+                format!("{instead}\n{}", plan.describe(&names))
+            }
+            (Err(why), None) => format!("--online shows nothing before it is done: {why}"),
         };
         let explained = format!("{}\n    {online}", plan.describe(&names));
         return Ok(Answered { explained: Some(explained), ..Answered::default() });
     }
-    Run { futures: &futures, params: &params, folder }.answer(&plan).await
+    let run = Run { futures: &futures, params: &params, folder, beside_bytes: 0 };
+    run.answer_early(&plan, looking_up.as_deref()).await
 }
 
-/// What `make_plan` is told. Its only argument is the text of the query, and the names of its tables with the layouts of their rows.
+/// What `make_plan` is told. Its only argument is the text of the query, the names of its tables with the layouts of their rows, and how many bytes these have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct PlanParams {
     /// When the query was asked, in microseconds since 1970.
@@ -148,14 +155,14 @@ struct PlanParams {
 /// What came of planning.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Planned {
-    Plan { plan: Box<Plan>, explains: bool },
+    Plan { plan: Box<Plan>, looking_up: Option<Box<Plan>>, explains: bool },
     Refused(String),
 }
 
 /// Plans a query: once, as long as what comes of it is not lost. A plan that is made again and is another one, by another release, ends the job (law 4).
 #[task(name = "query.plan", deterministic = true)]
 fn make_plan(context: &mut TaskContext<'_>, params: PlanParams) -> Result<Planned, TaskError> {
-    let (text, tables): (String, Vec<(String, ByteBuf)>) =
+    let (text, tables, bytes): (String, Vec<(String, ByteBuf)>, Vec<u64>) =
         rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)?;
     let mut catalog = Catalog::default();
     for (name, layout) in &tables {
@@ -163,36 +170,74 @@ fn make_plan(context: &mut TaskContext<'_>, params: PlanParams) -> Result<Planne
     }
     let planned = text::parse(&text).and_then(|parsed| {
         let explains = parsed.explains;
-        Ok(Planned::Plan { plan: Box::new(crate::plan(parsed, &catalog, params.now)?), explains })
+        let (plan, looking_up) = crate::plan(parsed, &catalog, &bytes, params.now)?;
+        Ok(Planned::Plan { plan: Box::new(plan), looking_up: looking_up.map(Box::new), explains })
     });
     Ok(planned.unwrap_or_else(|error| Planned::Refused(error.to_string())))
 }
 
+/// What `measure_look_ups` is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct LookUpsParams {
+    /// What looks rows up, with the folders that steps have written.
+    computed: Computed,
+    /// How many bytes of memory it may take.
+    most: u64,
+}
+
+/// Looks whether rows can be looked up in what steps have written.
+#[task(name = "query.look_ups", deterministic = true)]
+fn measure_look_ups(context: &mut TaskContext<'_>, params: LookUpsParams) -> Result<Measured, TaskError> {
+    let LookUpsParams { computed, most } = params;
+    computed.beside.folders.iter().try_for_each(|folder| context.check_path(folder))?;
+    let budget = TaskBudget::new(context);
+    let measured = measure(&computed, most, &budget.shared()).map_err(TaskError::fatal)?;
+    measured.map_err(|error| budget.of_source(error))
+}
+
+/// What is looked up for rows takes this share of what an executor has of the memory of a node, and so many bytes at most.
+const LOOK_UPS_SHARE: u64 = 8;
+const LOOK_UPS_BYTES_MAX: u64 = 64 << 20;
+
 /// A query on its way.
+#[derive(Clone)]
 struct Run<'a> {
     futures: &'a Futures,
     params: &'a SqlQuery,
     /// Of what steps write.
     folder: PathBuf,
+    /// Bytes of memory that it takes to look rows up in what steps have written.
+    beside_bytes: u64,
 }
+
+/// How it is shown what is known before a plan is done, and of what.
+type Early<'a> = Option<(Online, Option<&'a OnlineAnswer>)>;
 
 impl Run<'_> {
     fn step_folder(&self, step: usize) -> PathBuf {
         self.folder.join(format!("{step:03}"))
     }
 
+    fn step_folders(&self, steps: &[usize]) -> Vec<PathBuf> {
+        steps.iter().map(|step| self.step_folder(*step)).collect()
+    }
+
     /// Files that have these rows, and how they are read.
     fn reads(&self, rows: &Rows) -> (Vec<PathBuf>, ReadOptions) {
-        match &rows.origin {
+        let (inputs, mut reading) = match &rows.origin {
             Origin::Table(table) => {
                 let NamedTable { inputs, reading, .. } = &self.params.tables[*table];
                 (inputs.clone(), rows.reading(reading))
             }
             Origin::Steps(steps) => {
-                let folders = steps.iter().map(|step| self.step_folder(*step)).collect();
-                (folders, rows.reading(&ReadOptions { hive: Some(false), ..ReadOptions::default() }))
+                let reading = ReadOptions { hive: Some(false), ..ReadOptions::default() };
+                (self.step_folders(steps), rows.reading(&reading))
             }
+        };
+        if let Some(computed) = &mut reading.computed {
+            computed.beside = Beside { folders: self.step_folders(&rows.beside), bytes: self.beside_bytes };
         }
+        (inputs, reading)
     }
 
     /// These rows, on their way to a folder.
@@ -208,16 +253,56 @@ impl Run<'_> {
         (self.step_folder(step), WriteOptions { format, compression, ..WriteOptions::default() })
     }
 
-    /// Does what a plan says.
-    async fn answer(&self, plan: &Plan) -> Result<Answered, JobError> {
-        let mut answered = Answered { steps: plan.steps.len() as u64, ..Answered::default() };
-        let online = self.params.online.and_then(|online| match plan.online() {
-            Ok(shown) => Some((online, shown)),
-            Err(why) => {
-                answered.not_online = Some(why.to_owned());
-                None
+    /// Does what a plan says, and shows what is known before it is done, where that is asked for and possible: `looking_up` is another plan for that.
+    async fn answer_early(self, plan: &Plan, looking_up: Option<&Plan>) -> Result<Answered, JobError> {
+        let Some(online) = self.params.online else { return self.answer(plan, (0, 0), None).await };
+        let why = match (plan.online(), looking_up) {
+            (Ok(shown), _) => return self.answer(plan, (0, 0), Some((online, shown))).await,
+            (Err(why), None) => why.to_owned(),
+            (Err(why), Some(other)) => {
+                let mut run = Run { folder: self.folder.join("beside"), ..self.clone() };
+                let (read, measured) = run.look_ups(other).await?;
+                match (measured, other.online()) {
+                    (Measured::Bytes(bytes), Ok(shown)) => {
+                        run.beside_bytes = bytes;
+                        let done = (other.steps.len() - 1, read);
+                        return run.answer(other, done, Some((online, shown))).await;
+                    }
+                    (Measured::Not(why), _) => why,
+                    (_, Err(_)) => why.to_owned(),
+                }
             }
-        });
+        };
+        let answered = self.answer(plan, (0, 0), None).await?;
+        Ok(Answered { not_online: Some(why), ..answered })
+    }
+
+    /// Does the steps before the last one of a plan, which write what that looks up: how many rows of tables they have read, and what it takes to look rows up.
+    async fn look_ups(&self, plan: &Plan) -> Result<(u64, Measured), JobError> {
+        let Some((last, before)) = plan.steps.split_last() else { return Err(JobError::program("a plan has no step")) };
+        let mut read = 0;
+        for (number, step) in before.iter().enumerate() {
+            read += step_reads(step, &self.step(step, self.to_scratch(number)).await?);
+        }
+        let computed = last.rows().find_map(|rows| self.reads(rows).1.computed);
+        let computed = computed.ok_or_else(|| JobError::program("the last step of a plan looks nothing up"))?;
+        let nodes = Sizes::of(&self.futures.nodes(), 0);
+        let of_executor = nodes.memory_bytes / u64::from(nodes.executors_per_node.max(1));
+        let most = (of_executor / LOOK_UPS_SHARE).min(LOOK_UPS_BYTES_MAX);
+        let options = TaskOptions { outside_bytes: most, ..TaskOptions::default() };
+        let params = LookUpsParams { computed, most };
+        let measured = self.futures.submit_with(measure_look_ups, &params, &[], options)?;
+        Ok((read, self.futures.get_value(&measured).await?))
+    }
+
+    /// Does what a plan says, behind the steps that are done and have read so many rows of tables.
+    async fn answer(
+        &self,
+        plan: &Plan,
+        (done, rows_read): (usize, u64),
+        online: Early<'_>,
+    ) -> Result<Answered, JobError> {
+        let mut answered = Answered { steps: plan.steps.len() as u64, rows_read, ..Answered::default() };
         let Answer { rows, slice, .. } = &plan.answer;
         // The last step writes the answer itself where there is nothing more to do.
         let is_last = |step: usize| {
@@ -225,7 +310,7 @@ impl Run<'_> {
             is_as_it_is && slice_is_done(plan, step) && rows.origin == Origin::Steps(vec![step])
         };
         let mut written = None;
-        for (number, step) in plan.steps.iter().enumerate() {
+        for (number, step) in plan.steps.iter().enumerate().skip(done) {
             let is_answer = is_last(number);
             let to = match self.params.output.first() {
                 Some(output) if is_answer => (output.clone(), self.params.writing),
@@ -324,13 +409,7 @@ fn slice_is_done(plan: &Plan, step: usize) -> bool {
 /// Rows that a step has read of tables.
 fn step_reads(step: &Step, did: &Rewritten) -> u64 {
     let is_of_table = |rows: &Rows| matches!(rows.origin, Origin::Table(_));
-    let is_of_tables = match step {
-        Step::Join { left, right, .. } => is_of_table(left) || is_of_table(right),
-        Step::Group { rows, .. } | Step::Sort { rows, .. } | Step::First { rows, .. } | Step::Copy { rows, .. } => {
-            is_of_table(rows)
-        }
-    };
-    if is_of_tables { did.rows_read } else { 0 }
+    if step.rows().any(is_of_table) { did.rows_read } else { 0 }
 }
 
 fn range(slice: Slice) -> Option<std::ops::Range<u64>> {

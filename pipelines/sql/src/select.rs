@@ -8,7 +8,7 @@ use exobus_tables::reading::{Computed, DynComputation, Language};
 
 use crate::logical::logical;
 use crate::lower::selected;
-use crate::rows::{bind as bind_rows, computed};
+use crate::rows::{Planned, bind as bind_rows};
 use crate::{Catalog, SqlError, text};
 
 inventory::submit! {
@@ -29,7 +29,7 @@ fn planned(list: &[u8], table: &SchemaRef) -> Result<Computed, SqlError> {
     let columns = text::with_room(|| selected(&logical(parsed, &catalog, None)?, &catalog, &written));
     let columns = columns.map_err(in_list)?;
     let spare = table.fields().first().map(|field| field.name().clone());
-    Ok(computed(&[], columns.iter().map(|(name, expr)| (name.clone(), expr)), None, spare)?)
+    Ok(Planned { columns: &columns, spare: spare.as_deref(), ..Planned::default() }.computed()?)
 }
 
 fn reads(list: &[u8], table: &SchemaRef) -> Result<Vec<String>, String> {

@@ -67,8 +67,7 @@ impl Lowering<'_> {
                 *output = cast(output.clone(), expected.clone());
             }
         }
-        let Relation { origin, schema: read, keep, .. } = relation;
-        let input = Input { origin, schema: read, keep, columns, selects: true, first: None };
+        let input = Input { selects: true, ..relation.read(columns) };
         self.drafts.push(Draft::Group(Group { input, by, aggregates, having: None, top: None, casts }));
         let origin = Origin::Steps(vec![self.drafts.len() - 1]);
         Ok(Relation { columns: outputs, ..Relation::of(origin, &schema, []) })

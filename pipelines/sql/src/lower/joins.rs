@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
-use datafusion_common::{Column, JoinType, NullEquality};
+use datafusion_common::{Column, DFSchema, JoinType, NullEquality};
 use datafusion_expr::utils::split_conjunction_owned;
-use datafusion_expr::{Expr, LogicalPlan, lit, logical_plan, when};
+use datafusion_expr::{Expr, ExprSchemable as _, LogicalPlan, lit, logical_plan, not, when};
 use exobus_tables::jobs::join::{JoinKind, JoinQuery, Pair};
 
 use super::projected::Projected;
 use super::relation::Relation;
-use super::{Draft, Input, Lowering};
+use super::{Draft, Lowering};
 use crate::SqlError;
-use crate::plan::Origin;
+use crate::plan::{Origin, Slice};
+use crate::rows::LookUp;
+
+/// Why there is no plan of look-ups: nobody is told, since there is another one.
+const NO_LOOK_UP: &str = "rows of one table are not looked up for each row of the other one";
 
 impl Lowering<'_> {
     pub(super) fn join(&mut self, join: &logical_plan::Join) -> Result<Relation, SqlError> {
@@ -85,6 +89,83 @@ impl Lowering<'_> {
         right: Relation,
         on: Vec<(Expr, Expr)>,
     ) -> Result<Relation, SqlError> {
+        let is_looked_up_for =
+            |relation: &Relation| self.looks_up_for.is_some_and(|table| relation.origin == Origin::Table(table));
+        match (is_looked_up_for(&left), is_looked_up_for(&right)) {
+            (false, false) => self.paired(kind, left, right, on),
+            (true, false) => self.looked_up(kind, (left, right, on), false),
+            (false, true) => {
+                let kind = match kind {
+                    JoinKind::Inner => JoinKind::Inner,
+                    JoinKind::Right => JoinKind::Left,
+                    _ => return Err(SqlError::new(NO_LOOK_UP)),
+                };
+                let on = on.into_iter().map(|(of_left, of_right)| (of_right, of_left)).collect();
+                self.looked_up(kind, (right, left, on), true)
+            }
+            (true, true) => Err(SqlError::new(NO_LOOK_UP)),
+        }
+    }
+
+    /// A join for which the right rows are looked up for each of the left ones. `is_turned`: columns of the right ones are before those of the left ones.
+    fn looked_up(
+        &mut self,
+        kind: JoinKind,
+        (left, right, on): (Relation, Relation, Vec<(Expr, Expr)>),
+        is_turned: bool,
+    ) -> Result<Relation, SqlError> {
+        let mut columns = Projected::default();
+        let (mut key, mut key_types) = (Vec::new(), Vec::new());
+        let of_left = DFSchema::try_from(left.schema.as_ref().clone())?;
+        for (value, own) in on {
+            key_types.push(value.get_type(&of_left)?);
+            key.push((columns.add_apart(&own, "k", true), value));
+        }
+        let given = if matches!(kind, JoinKind::Semi | JoinKind::Anti) { &[][..] } else { &right.columns };
+        let own: Vec<String> = given.iter().map(|column| columns.add(column, "c")).collect();
+        let schema = columns.schema(&right.schema)?;
+        let own_type = |name: &str| Some(schema.field_with_name(name).ok()?.data_type());
+        if key.iter().zip(&key_types).any(|((name, _), data_type)| own_type(name) != Some(data_type)) {
+            return Err(SqlError::new(NO_LOOK_UP));
+        }
+        let mut taken: Vec<String> = left.schema.fields().iter().map(|field| field.name().to_lowercase()).collect();
+        let mut name = |own: &str| {
+            let numbered = (2..).map(|number| format!("{own} {number}"));
+            let mut names = std::iter::once(own.to_owned()).chain(numbered);
+            let name = names.find(|name| !taken.contains(&name.to_lowercase())).unwrap_or_default();
+            taken.push(name.to_lowercase());
+            name
+        };
+        let found = name("found");
+        let named: Vec<(String, String)> = own.into_iter().map(|own| (name(&own), own)).collect();
+        let column = |name: &String| Expr::Column(Column::new_unqualified(name));
+        let given: Vec<Expr> = named.iter().map(|(name, _)| column(name)).collect();
+        self.drafts.push(Draft::Copy { input: right.read(columns), slice: Slice::default() });
+        let table = LookUp { step: self.drafts.len() - 1, schema, key, found, columns: named };
+        let mut relation = left;
+        match kind {
+            JoinKind::Inner | JoinKind::Semi => relation.keep.push(column(&table.found)),
+            JoinKind::Anti => relation.keep.push(not(column(&table.found))),
+            _ => (),
+        }
+        let fields = relation.schema.fields().iter().map(|field| field.as_ref().clone()).chain(table.fields());
+        relation.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        relation.columns = match is_turned {
+            false => [relation.columns, given].concat(),
+            true => [given, relation.columns].concat(),
+        };
+        relation.looked_up.push(table);
+        Ok(relation)
+    }
+
+    /// A join as a step.
+    fn paired(
+        &mut self,
+        kind: JoinKind,
+        left: Relation,
+        right: Relation,
+        on: Vec<(Expr, Expr)>,
+    ) -> Result<Relation, SqlError> {
         let mut left_columns = Projected::default();
         // A key is written once, and is that of the other table where a row matches none: a column that is to be null then is another one.
         let left_stays = !matches!(kind, JoinKind::Right | JoinKind::Full);
@@ -128,15 +209,7 @@ impl Lowering<'_> {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let pairs = left_keys.into_iter().zip(right_keys).map(|(left, right)| Pair { left, right }).collect();
         let query = JoinQuery { on: pairs, kind, suffix: None };
-        let input = |relation: Relation, columns: Projected| Input {
-            origin: relation.origin,
-            schema: relation.schema,
-            keep: relation.keep,
-            columns,
-            selects: false,
-            first: None,
-        };
-        let (left, right) = (input(left, left_columns), input(right, right_columns));
+        let (left, right) = (left.read(left_columns), right.read(right_columns));
         self.drafts.push(Draft::Join { left, right, query });
         let origin = Origin::Steps(vec![self.drafts.len() - 1]);
         let columns = of_left.iter().chain(&of_right).map(|name| Expr::Column(Column::new_unqualified(name)));

@@ -18,7 +18,7 @@ use datafusion_expr::logical_plan::{FetchType, Filter, Limit, Projection, SkipTy
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Expr, LogicalPlan, Operator, SortExpr, WindowFunctionDefinition, lit};
 use exobus_queries::online::OnlineAnswer;
-use exobus_tables::aggregates::Aggregate;
+use exobus_tables::aggregates::{Aggregate, Function};
 use exobus_tables::expression::Expression;
 use exobus_tables::jobs::group::{GroupQuery, Top};
 use exobus_tables::jobs::join::JoinQuery;
@@ -30,7 +30,7 @@ use crate::SqlError;
 use crate::catalog::Catalog;
 use crate::conditions;
 use crate::plan::{Answer, Origin, Plan, Slice, Step, VERSION};
-use crate::rows::First;
+use crate::rows::{First, LookUp};
 
 /// The operators of a plan of DataFusion.
 ///
@@ -41,6 +41,37 @@ pub(crate) fn lower(plan: &LogicalPlan, catalog: &Catalog, written: &Written) ->
     let relation = lowering.relation(plan)?;
     lowering.answer(relation, plan, written)
 }
+
+/// The same where rows of one table have those of others looked up, which are small: each join of it is a look-up. So the last step groups its rows as it reads them, and what it shows can be seen before it is done. `bytes`: what
+/// the rows of each table of the catalog have; `None`: there is no such plan.
+pub(crate) fn lower_looking_up(
+    plan: &LogicalPlan,
+    catalog: &Catalog,
+    written: &Written,
+    bytes: &[u64],
+) -> Option<Plan> {
+    let mut tables: Vec<(usize, u64)> = bytes.iter().copied().enumerate().collect();
+    tables.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let of_table = |(table, bytes_of_table): (usize, u64)| {
+        let mut lowering = Lowering { looks_up_for: Some(table), ..Lowering::new(catalog) };
+        let relation = lowering.relation(plan).ok()?;
+        let plan = lowering.answer(relation, plan, written).ok()?;
+        let Some(Step::Group { rows, query }) = plan.steps.last() else { return None };
+        let is_of_it = rows.origin == Origin::Table(table) && !rows.beside.is_empty();
+        // Which row of a group is the first one follows from how rows come together.
+        let is_in_order = |aggregate: &Aggregate| matches!(aggregate.function, Function::First | Function::Last);
+        let before = plan.tables_before().map(|other| if other == table { u64::MAX } else { bytes[other] });
+        let before = before.fold(0, u64::saturating_add);
+        let is_small = before <= LOOKED_UP_BYTES || before <= bytes_of_table / LOOKED_UP_SHARE;
+        let is_shown = is_of_it && is_small && !query.aggregates.iter().any(is_in_order) && plan.online().is_ok();
+        is_shown.then_some(plan)
+    };
+    tables.into_iter().find_map(of_table)
+}
+
+/// What is looked up is made of tables that have so many bytes together, at most, or this share of those of the table for whose rows it is: they are read as a whole before anything is shown.
+const LOOKED_UP_BYTES: u64 = 64 << 20;
+const LOOKED_UP_SHARE: u64 = 8;
 
 /// Of no more rows those are left out where they are read that cannot be among the first ones: a batch has some thousands.
 const FIRST_MAX: u64 = 1 << 14;
@@ -104,6 +135,8 @@ enum Draft {
 struct Input {
     origin: Origin,
     schema: SchemaRef,
+    /// What is looked up for each row.
+    looked_up: Vec<LookUp>,
     keep: Vec<Expr>,
     columns: Projected,
     /// Whether the operator looks at the columns that it wants by itself.
@@ -145,11 +178,13 @@ struct Lowering<'a> {
     known: HashMap<LogicalPlan, Relation>,
     /// Steps whose rows are read more than once: nothing more is done of them in the step itself.
     shared: BTreeSet<usize>,
+    /// The table for whose rows those of others are looked up.
+    looks_up_for: Option<usize>,
 }
 
 impl<'a> Lowering<'a> {
     fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, drafts: Vec::new(), known: HashMap::new(), shared: BTreeSet::new() }
+        Self { catalog, drafts: Vec::new(), known: HashMap::new(), shared: BTreeSet::new(), looks_up_for: None }
     }
 
     /// The rows of a plan. What is there twice is done once.
@@ -416,20 +451,19 @@ impl<'a> Lowering<'a> {
 
     /// A step that writes down rows as they are, each column once, with these names.
     fn copied(&mut self, relation: Relation, names: Option<&[String]>) -> usize {
-        let Relation { origin, schema, keep, columns, slice } = relation;
+        let slice = relation.slice;
         let mut projected = Projected::default();
-        for (at, column) in columns.iter().enumerate() {
+        for (at, column) in relation.columns.iter().enumerate() {
             match names {
                 Some(names) => projected.push(names[at].clone(), column.clone()),
                 None => drop(projected.add_apart(column, "c", true)),
             }
         }
-        if columns.is_empty() {
+        if relation.columns.is_empty() {
             // Rows are counted by a column.
             projected.push("rows".to_owned(), lit(1_i32));
         }
-        let input = Input { origin, schema, keep, columns: projected, selects: false, first: None };
-        self.drafts.push(Draft::Copy { input, slice });
+        self.drafts.push(Draft::Copy { input: relation.read(projected), slice });
         self.drafts.len() - 1
     }
 
@@ -441,8 +475,7 @@ impl<'a> Lowering<'a> {
         draft: impl FnOnce(Input) -> Draft,
     ) -> Result<(usize, SchemaRef), SqlError> {
         let schema = columns.schema(&relation.schema)?;
-        let Relation { origin, schema: read, keep, .. } = relation;
-        self.drafts.push(draft(Input { origin, schema: read, keep, columns, selects: false, first: None }));
+        self.drafts.push(draft(relation.read(columns)));
         Ok((self.drafts.len() - 1, schema))
     }
 
@@ -455,8 +488,8 @@ impl<'a> Lowering<'a> {
         let mut columns = Projected::default();
         names.iter().zip(&relation.columns).for_each(|(name, column)| columns.push(name.clone(), column.clone()));
         let online = self.shown_online(&relation, &names);
-        let Relation { origin, schema, keep, slice, .. } = relation;
-        let rows = Input { origin, schema, keep, columns, selects: false, first: None }.rows()?;
+        let slice = relation.slice;
+        let rows = relation.read(columns).rows()?;
         let steps = self.drafts.into_iter().map(Draft::step).collect::<Result<_, _>>()?;
         Ok(Plan { version: VERSION, steps, answer: Answer { rows, slice, columns: names, online } })
     }

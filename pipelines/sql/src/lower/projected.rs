@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{Field, Schema, SchemaRef};
 use datafusion_common::{Column, DFSchema};
 use datafusion_expr::{Expr, ExprSchemable, lit};
 
@@ -11,7 +11,7 @@ use super::{Input, NO_WINDOW, ROW_NUMBER, written};
 use crate::SqlError;
 use crate::conditions;
 use crate::plan::{Origin, Rows};
-use crate::rows::computed;
+use crate::rows::{LookUp, Planned};
 
 /// Columns with names, no two of which are the same but for case.
 #[derive(Clone, Debug, Default)]
@@ -88,21 +88,26 @@ impl Projected {
 impl Input {
     /// Rows of these columns.
     pub(super) fn rows(self) -> Result<Rows, SqlError> {
-        let Self { origin, schema, keep, columns: Projected { mut columns, .. }, selects, first } = self;
+        let Self { origin, schema, looked_up, keep, columns: Projected { mut columns, .. }, selects, first } = self;
         without_number(columns.iter().map(|(_, expr)| expr).chain(&keep))?;
-        let (filter, keep) = conditions::split(keep, &schema);
+        // Files say nothing of what is looked up.
+        let added: Vec<Field> = looked_up.iter().flat_map(LookUp::fields).collect();
+        let of_files = schema.fields().iter().filter(|field| added.iter().all(|added| added.name() != field.name()));
+        let of_files = Schema::new(of_files.cloned().collect::<Vec<_>>());
+        let (filter, keep) = conditions::split(keep, &of_files);
         if columns.is_empty() && (!selects || !keep.is_empty()) {
             // Rows are counted by a column.
-            columns.push(match schema.fields().first() {
+            columns.push(match of_files.fields().first() {
                 Some(field) => (field.name().clone(), Expr::Column(Column::new_unqualified(field.name()))),
                 None => ("rows".to_owned(), lit(1_i32)),
             });
         }
         let is_itself = |(name, expr): &(String, Expr)| matches!(expr, Expr::Column(column) if column.name == *name);
-        if keep.is_empty() && first.is_none() && columns.iter().all(is_itself) {
+        let is_read_alone = keep.is_empty() && first.is_none() && looked_up.is_empty();
+        if is_read_alone && columns.iter().all(is_itself) {
             let select = (!selects && !is_all(&origin, &columns, &schema))
                 .then(|| columns.into_iter().map(|(name, _)| name).collect());
-            return Ok(Rows { origin, filter, computed: None, select, said: String::new() });
+            return Ok(Rows { origin, filter, computed: None, select, beside: Vec::new(), said: String::new() });
         }
         let mut said: Vec<String> = columns
             .iter()
@@ -119,9 +124,10 @@ impl Input {
             text =
                 format!("{}where {}", if text.is_empty() { text } else { format!("{text} ") }, said_kept.join(" AND "));
         }
-        let spare = schema.fields().first().map(|field| field.name().clone());
-        let computed = computed(&keep, columns.iter().map(|(name, expr)| (name.clone(), expr)), first.as_ref(), spare)?;
-        Ok(Rows { origin, filter, computed: Some(computed), select: None, said: text })
+        let spare = of_files.fields().first().map(|field| field.name().as_str());
+        let planned = Planned { looked_up: &looked_up, keep: &keep, columns: &columns, first: first.as_ref(), spare };
+        let (computed, beside) = (Some(planned.computed()?), looked_up.iter().map(|table| table.step).collect());
+        Ok(Rows { origin, filter, computed, select: None, beside, said: text })
     }
 }
 

@@ -8,9 +8,11 @@ use datafusion_common::{Column, DFSchema};
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Expr, ExprSchemable};
 
+use super::Input;
+use super::projected::Projected;
 use crate::SqlError;
 use crate::plan::{Origin, Slice};
-use crate::rows::viewed;
+use crate::rows::{LookUp, viewed};
 
 /// How large expressions may become when those below them are put in their places.
 const EXPRESSION_MAX: usize = 100_000;
@@ -19,8 +21,10 @@ const EXPRESSION_MAX: usize = 100_000;
 #[derive(Clone)]
 pub(super) struct Relation {
     pub(super) origin: Origin,
-    /// Of what is read, as expressions have it.
+    /// Of what is read and looked up, as expressions have it.
     pub(super) schema: SchemaRef,
+    /// What is looked up for each row.
+    pub(super) looked_up: Vec<LookUp>,
     /// What rows have to meet, over the columns that are read.
     pub(super) keep: Vec<Expr>,
     /// The columns, over those that are read.
@@ -35,7 +39,7 @@ impl Relation {
         let schema = Arc::new(viewed(schema));
         let column = |at: usize| Expr::Column(Column::new_unqualified(schema.field(at).name()));
         let columns = columns.into_iter().map(column).collect();
-        Self { origin, schema, keep: Vec::new(), columns, slice: Slice::default() }
+        Self { origin, schema, looked_up: Vec::new(), keep: Vec::new(), columns, slice: Slice::default() }
     }
 
     /// All columns of a plan, by the names that it has for them: of no use but to put expressions over them together.
@@ -80,6 +84,12 @@ impl Relation {
     /// Leaves out rows that do not meet a condition.
     pub(super) fn keep(&mut self, condition: Expr) {
         self.keep.extend(split_conjunction_owned(condition));
+    }
+
+    /// These columns of it, as an operator reads them.
+    pub(super) fn read(self, columns: Projected) -> Input {
+        let Self { origin, schema, looked_up, keep, .. } = self;
+        Input { origin, schema, looked_up, keep, columns, selects: false, first: None }
     }
 
     /// The types of the columns.

@@ -4,13 +4,14 @@
 
 mod constants;
 mod first;
+mod looked_up;
 mod scalar;
 
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
-use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, SortOptions};
 use arrow_select::concat::concat_batches;
 use datafusion_common::cast::as_boolean_array;
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
@@ -22,13 +23,17 @@ use datafusion_physical_expr::expressions::BinaryExpr;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use exobus_actors::inventory;
 use exobus_tables::plain::plain_type;
-use exobus_tables::reading::{Computation, Computed, DynComputation, Language};
+use exobus_tables::reading::{Beside, Computation, Computed, DynComputation, Language};
+use exobus_tables::sources::{MemoryBudget, SourceError};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::error::plainly;
 
 pub use self::constants::{Constants, NoConstants};
+pub use self::looked_up::LookUp;
+use self::looked_up::{BoundLookUp, LookedUp};
+pub(crate) use self::looked_up::{Measured, measure};
 pub(crate) use self::scalar::FUNCTIONS;
 use self::scalar::{DEPTH_MAX, PROGRAM_BYTES_MAX};
 pub use self::scalar::{NoScalar, Scalar, Unary};
@@ -37,7 +42,7 @@ pub use self::scalar::{NoScalar, Scalar, Unary};
 pub const LANGUAGE: &str = "sql.plan";
 
 /// The version of what is written here: another release reads no other.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 inventory::submit! {
     Language { name: LANGUAGE, bind, reads }
@@ -47,8 +52,10 @@ inventory::submit! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Program {
     version: u32,
-    /// The columns that are read.
-    reads: Vec<String>,
+    /// The columns that rows have: those that are read, and behind them what is looked up, table by table.
+    names: Vec<String>,
+    /// Tables in which rows are looked up, one after the other: each may go by what those before it have given.
+    looked_up: Vec<LookedUp>,
     constants: ByteBuf,
     /// What rows have to meet, all of it.
     keep: Vec<Scalar>,
@@ -76,46 +83,78 @@ pub struct First {
     pub rows: u64,
 }
 
-/// What is computed of rows that meet conditions, over columns of a table: names of columns, and what they are. Where they look at none, a `spare` one is read, since rows are counted in one. Of the `first` rows those are
-/// left alone that nobody can rule out: which rows are the first ones of all is seen later.
-///
-/// # Errors
-/// [`NoScalar`].
-pub fn computed<'a>(
-    keep: impl IntoIterator<Item = &'a Expr>,
-    columns: impl IntoIterator<Item = (String, &'a Expr)>,
-    first: Option<&First>,
-    spare: Option<String>,
-) -> Result<Computed, NoScalar> {
-    let (mut reads, mut constants) = (Vec::new(), Constants::default());
-    let keep =
-        keep.into_iter().map(|one| Scalar::of(one, &mut reads, &mut constants)).collect::<Result<Vec<_>, _>>()?;
-    let columns = columns.into_iter().map(|(name, one)| Ok((name, Scalar::of(one, &mut reads, &mut constants)?)));
-    let columns = columns.collect::<Result<Vec<_>, NoScalar>>()?;
-    if let Some(depth) = keep.iter().chain(columns.iter().map(|(_, one)| one)).map(Scalar::depth).max()
-        && depth > DEPTH_MAX
-    {
-        return Err(NoScalar::TooDeep { depth });
+/// What becomes of rows, as it is planned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planned<'a> {
+    /// What is looked up for them.
+    pub looked_up: &'a [LookUp],
+    /// What they have to meet.
+    pub keep: &'a [Expr],
+    /// Names of columns, and what they are.
+    pub columns: &'a [(String, Expr)],
+    /// Of the first rows those are left alone that nobody can rule out: which rows are the first ones of all is seen later.
+    pub first: Option<&'a First>,
+    /// A column that is read where others look at none, since rows are counted in one.
+    pub spare: Option<&'a str>,
+}
+
+impl Planned<'_> {
+    /// As it travels. The folders of what is looked up are not known yet.
+    ///
+    /// # Errors
+    /// [`NoScalar`].
+    pub fn computed(&self) -> Result<Computed, NoScalar> {
+        // What is looked up stands behind what is read: it is seen first what that is.
+        let mut met = Vec::new();
+        self.program(&mut met)?;
+        let added: Vec<String> =
+            self.looked_up.iter().flat_map(LookUp::fields).map(|field| field.name().clone()).collect();
+        let mut reads: Vec<String> = met.into_iter().filter(|name| !added.contains(name)).collect();
+        if reads.is_empty() {
+            reads.extend(self.spare.map(str::to_owned));
+        }
+        let mut names = [reads.as_slice(), added.as_slice()].concat();
+        let program = self.program(&mut names)?;
+        let scalars = program.keep.iter().chain(program.columns.iter().map(|(_, one)| one));
+        let keys = program.looked_up.iter().flat_map(LookedUp::key);
+        if let Some(depth) = scalars.chain(keys).map(Scalar::depth).max()
+            && depth > DEPTH_MAX
+        {
+            return Err(NoScalar::TooDeep { depth });
+        }
+        let program =
+            rmp_serde::to_vec_named(&program).map_err(|error| NoScalar::NoOperator { what: error.to_string() })?;
+        if program.len() > PROGRAM_BYTES_MAX {
+            return Err(NoScalar::TooLong { bytes: program.len() });
+        }
+        Ok(Computed {
+            language: LANGUAGE.to_owned(),
+            program: ByteBuf::from(program),
+            reads: Some(reads),
+            leaves_out: !self.keep.is_empty() || self.first.is_some(),
+            beside: Beside::default(),
+        })
     }
-    let first = first.map(|First { order, rows }| {
-        let order = order.iter().map(|(one, SortOptions { descending, nulls_first })| {
-            Ok((Scalar::of(one, &mut reads, &mut constants)?, *descending, *nulls_first))
+
+    /// The program over columns of these names, to which those are added that are not among them.
+    fn program(&self, names: &mut Vec<String>) -> Result<Program, NoScalar> {
+        let mut constants = Constants::default();
+        let mut of = |one: &Expr| Scalar::of(one, names, &mut constants);
+        let keep = self.keep.iter().map(&mut of).collect::<Result<Vec<_>, _>>()?;
+        let columns = self.columns.iter().map(|(name, one)| Ok((name.clone(), of(one)?)));
+        let columns = columns.collect::<Result<Vec<_>, NoScalar>>()?;
+        let first = self.first.map(|First { order, rows }| {
+            let order = order
+                .iter()
+                .map(|(one, SortOptions { descending, nulls_first })| Ok((of(one)?, *descending, *nulls_first)));
+            Ok::<_, NoScalar>(FirstRows { order: order.collect::<Result<_, NoScalar>>()?, rows: *rows })
         });
-        Ok::<_, NoScalar>(FirstRows { order: order.collect::<Result<_, NoScalar>>()?, rows: *rows })
-    });
-    let first = first.transpose()?;
-    if reads.is_empty() {
-        reads.extend(spare);
+        let first = first.transpose()?;
+        let looked_up = self.looked_up.iter().map(|table| LookedUp::of(table, names, &mut constants));
+        let looked_up = looked_up.collect::<Result<Vec<_>, _>>()?;
+        let constants = ByteBuf::from(constants.encode()?);
+        Ok(Program { version: VERSION, names: names.clone(), looked_up, constants, keep, columns, first })
     }
-    let leaves_out = !keep.is_empty() || first.is_some();
-    let constants = ByteBuf::from(constants.encode()?);
-    let program = Program { version: VERSION, reads: reads.clone(), constants, keep, columns, first };
-    let program =
-        rmp_serde::to_vec_named(&program).map_err(|error| NoScalar::NoOperator { what: error.to_string() })?;
-    if program.len() > PROGRAM_BYTES_MAX {
-        return Err(NoScalar::TooLong { bytes: program.len() });
-    }
-    Ok(Computed { language: LANGUAGE.to_owned(), program: ByteBuf::from(program), reads: Some(reads), leaves_out })
 }
 
 /// A type as expressions have it: texts are views, as files of Parquet are decoded.
@@ -138,10 +177,9 @@ pub fn viewed(schema: &Schema) -> Schema {
 
 /// Rows on their way through a program.
 struct Bound {
-    /// Types that columns have before anything is worked out.
-    types: Vec<DataType>,
-    /// Of rows as expressions see them.
+    /// Of rows as expressions see them, without what is looked up.
     read: SchemaRef,
+    looked_up: Vec<BoundLookUp>,
     keep: Vec<Arc<dyn PhysicalExpr>>,
     columns: Vec<Arc<dyn PhysicalExpr>>,
     schema: SchemaRef,
@@ -162,22 +200,46 @@ struct BoundFirst {
 }
 
 fn reads(program: &[u8], _table: &SchemaRef) -> Result<Vec<String>, String> {
-    let program: Program = rmp_serde::from_slice(program).map_err(|error| format!("a plan of rows: {error}"))?;
-    Ok(program.reads)
+    let program = Program::decode(program)?;
+    let added = program.added()?.len();
+    Ok(program.names[..program.names.len().saturating_sub(added)].to_vec())
+}
+
+impl Program {
+    /// # Errors
+    /// Bytes that are none, or one of another version.
+    fn decode(program: &[u8]) -> Result<Self, String> {
+        let program: Self = rmp_serde::from_slice(program).map_err(|error| format!("a plan of rows: {error}"))?;
+        match program.version {
+            VERSION => Ok(program),
+            version => {
+                Err(format!("the plan is of version {version}, this release reads version {VERSION}: plan it again"))
+            }
+        }
+    }
+
+    /// Columns that are looked up.
+    fn added(&self) -> Result<Vec<Field>, String> {
+        let fields = self.looked_up.iter().map(LookedUp::fields).collect::<Result<Vec<_>, _>>()?;
+        Ok(fields.into_iter().flatten().collect())
+    }
 }
 
 pub(crate) fn bind(program: &[u8], columns: &SchemaRef) -> Result<DynComputation, String> {
     let text = |error: DataFusionError| plainly(&error.strip_backtrace());
-    let program: Program = rmp_serde::from_slice(program).map_err(|error| format!("a plan of rows: {error}"))?;
-    let Program { version, reads, constants, keep, columns: computed, first } = program;
-    if version != VERSION {
-        return Err(format!("the plan is of version {version}, this release reads version {VERSION}: plan it again"));
-    }
-    let read = Arc::new(viewed(&columns.project(&places(columns, &reads)?).map_err(|error| error.to_string())?));
+    let program = Program::decode(program)?;
+    let added = program.added()?;
+    let Program { names, looked_up, constants, keep, columns: computed, first, .. } = program;
+    let Some((reads, _)) = names.split_at_checked(names.len().saturating_sub(added.len())) else {
+        return Err("a plan of rows has fewer columns than are looked up".to_owned());
+    };
+    let read = Arc::new(viewed(&columns.project(&places(columns, reads)?).map_err(|error| error.to_string())?));
     let constants = Constants::decode(&constants).map_err(|error| error.to_string())?;
-    let schema = DFSchema::try_from(read.as_ref().clone()).map_err(text)?;
+    let fields = read.fields().iter().map(|field| field.as_ref().clone()).chain(added);
+    let seen = Schema::new(fields.collect::<Vec<_>>());
+    let schema = DFSchema::try_from(seen.clone()).map_err(text)?;
     let of = |scalar: &Scalar| {
-        let expression = scalar.expression(&reads, &constants);
+        let expression = scalar.expression(&names, &constants);
         let expression = expression.ok_or_else(|| format!("a plan of rows has {scalar:?}, which is none"))?;
         let bound = physical(&expression, &schema).map_err(text)?;
         Ok::<_, String>((expression, bound))
@@ -201,8 +263,15 @@ pub(crate) fn bind(program: &[u8], columns: &SchemaRef) -> Result<DynComputation
     let first = first.transpose()?;
     let grows = computed.iter().map(|(_, one)| one).chain(&keep_said).any(Scalar::grows);
     let at_a_time = if grows { GROWING_ROWS } else { usize::MAX };
-    let types = read.fields().iter().map(|field| field.data_type().clone()).collect();
-    Ok(Arc::new(Bound { types, read, keep, columns: bound, schema: Arc::new(Schema::new(fields)), first, at_a_time }))
+    let (mut before, mut tables) = (read.fields().len(), Vec::new());
+    for table in &looked_up {
+        let values = table.key().map(|one| Ok(of(one)?.1)).collect::<Result<Vec<_>, String>>()?;
+        let columns = seen.project(&(0..before).collect::<Vec<_>>()).map_err(|error| error.to_string())?;
+        before += table.fields()?.len();
+        tables.push(BoundLookUp::new(table, &columns, values)?);
+    }
+    let schema = Arc::new(Schema::new(fields));
+    Ok(Arc::new(Bound { read, looked_up: tables, keep, columns: bound, schema, first, at_a_time }))
 }
 
 /// An expression that can be worked out: what does not fit the type of a sum, a difference or a product is an error.
@@ -230,18 +299,16 @@ fn places(schema: &Schema, names: &[String]) -> Result<Vec<usize>, String> {
     names.iter().map(|name| schema.index_of(name).map_err(|error| error.to_string())).collect()
 }
 
-impl Bound {
-    /// Rows as expressions see them.
-    fn seen(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
-        let columns = self.types.iter().zip(rows.columns());
-        let columns = columns.map(|(data_type, column)| match column.data_type() == data_type {
-            true => Ok(column.clone()),
-            false => cast(column, data_type),
-        });
-        let columns = columns.collect::<Result<Vec<ArrayRef>, _>>().map_err(|error| error.to_string())?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        RecordBatch::try_new_with_options(self.read.clone(), columns, &options).map_err(|error| error.to_string())
-    }
+/// Rows with the types that these columns have.
+fn as_types(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = schema.fields().iter().zip(rows.columns());
+    let columns = columns.map(|(field, column)| match column.data_type() == field.data_type() {
+        true => Ok(column.clone()),
+        false => cast(column, field.data_type()),
+    });
+    let columns = columns.collect::<Result<Vec<ArrayRef>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
 }
 
 fn evaluated(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef, String> {
@@ -254,18 +321,26 @@ impl Computation for Bound {
         &self.schema
     }
 
+    fn prepare(&self, beside: &Beside, budget: &Arc<dyn MemoryBudget>) -> Result<(), SourceError> {
+        self.looked_up.iter().zip(&beside.folders).try_for_each(|(table, folder)| table.prepare(folder, budget))
+    }
+
+    fn seen(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
+        let rows = as_types(rows, &self.read).map_err(|error| error.to_string())?;
+        self.looked_up.iter().try_fold(rows, |rows, table| table.seen(&rows))
+    }
+
     fn kept(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, String> {
         if self.keep.is_empty() && self.first.is_none() {
             return Ok(None);
         }
-        let rows = self.seen(rows)?;
         let mut all: Option<BooleanArray> = None;
         for condition in &self.keep {
             // Rows that met no condition before are not looked at: one may see to it that another can be asked.
             let kept = match &all {
-                None => evaluated(condition, &rows)?,
+                None => evaluated(condition, rows)?,
                 Some(all) => {
-                    let kept = condition.evaluate_selection(&rows, all);
+                    let kept = condition.evaluate_selection(rows, all);
                     kept.and_then(|kept| kept.into_array(rows.num_rows()))
                         .map_err(|error| plainly(&error.strip_backtrace()))?
                 }
@@ -286,7 +361,7 @@ impl Computation for Bound {
         }
         match &self.first {
             None => Ok(all),
-            Some(first) => first.among(&rows, all),
+            Some(first) => first.among(rows, all),
         }
     }
 
@@ -310,8 +385,7 @@ impl Computation for Bound {
 
 impl Bound {
     fn computed(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
-        let rows = self.seen(rows)?;
-        let columns = self.columns.iter().map(|column| evaluated(column, &rows)).collect::<Result<Vec<_>, _>>()?;
+        let columns = self.columns.iter().map(|column| evaluated(column, rows)).collect::<Result<Vec<_>, _>>()?;
         // As encoded as they came: types without their encodings are the same.
         let fields = self.schema.fields().iter().zip(&columns);
         let fields = fields.map(|(field, column)| field.as_ref().clone().with_data_type(column.data_type().clone()));

@@ -74,6 +74,8 @@ pub struct Found {
     pub schema: SchemaRef,
     /// That of the first file.
     pub format: OutputFormat,
+    /// Bytes of the values of their rows, about.
+    pub bytes: u64,
 }
 
 /// What a job finds in these files, or files of these folders, read so.
@@ -89,7 +91,7 @@ pub async fn find(
     let rewrite = Rewrite { reading, partial, ..Rewrite::new(inputs, PathBuf::new()) };
     let described = described::Described::of(futures, &rewrite, &[], true).await?;
     let schema = table::Table::decode(&described.layout).map_err(JobError::program)?.schema;
-    Ok(Found { schema, format: described.form.format() })
+    Ok(Found { schema, format: described.form.format(), bytes: described.value_bytes() })
 }
 
 /// What a job reads and writes.

@@ -1,6 +1,7 @@
 //! Columns that are computed of those of a table, row by row, by whoever knows a language of expressions: the seam between such a language and all that reads rows.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{BooleanArray, RecordBatch};
@@ -13,6 +14,7 @@ use super::Reading;
 use crate::TableError;
 use crate::block::Layout;
 use crate::semantics::conformed;
+use crate::sources::{MemoryBudget, SourceError};
 
 /// What is computed of the columns of a table: rows have these columns instead of those of the table.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,25 @@ pub struct Computed {
     pub reads: Option<Vec<String>>,
     /// Whether there are rows that it leaves out.
     pub leaves_out: bool,
+    /// Small tables in which it looks rows up.
+    #[serde(default, skip_serializing_if = "Beside::is_nothing")]
+    pub beside: Beside,
+}
+
+/// Small tables that are at hand while rows of another one are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// A folder of files for each of them.
+    #[serde(with = "exobus_actors::paths")]
+    pub folders: Vec<PathBuf>,
+    /// Bytes that all of them take in memory, at most.
+    pub bytes: u64,
+}
+
+impl Beside {
+    fn is_nothing(&self) -> bool {
+        self.folders.is_empty()
+    }
 }
 
 /// A language in which is said what is computed. One that is submitted to the [`inventory`] is known to all tasks of the process.
@@ -47,13 +68,25 @@ pub trait Computation: Send + Sync {
     /// The columns that it gives.
     fn schema(&self) -> &SchemaRef;
 
-    /// Which of these rows stay; `None`: all.
+    /// Makes small tables ready in which rows are looked up. Called before the first rows, and again before others: it is done once.
+    ///
+    /// # Errors
+    /// Those of reading them; more memory is needed than there is.
+    fn prepare(&self, beside: &Beside, budget: &Arc<dyn MemoryBudget>) -> Result<(), SourceError>;
+
+    /// Rows as the others see them, with what is looked up for them, of rows of the columns that are read.
+    ///
+    /// # Errors
+    /// A value by which nothing can be looked up.
+    fn seen(&self, rows: &RecordBatch) -> Result<RecordBatch, String>;
+
+    /// Which of these rows stay, which were [seen](Self::seen); `None`: all.
     ///
     /// # Errors
     /// A value of which it cannot be said.
     fn kept(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, String>;
 
-    /// What is computed of rows that stay.
+    /// What is computed of rows that stay, of those that were [seen](Self::seen).
     ///
     /// # Errors
     /// A value of which a column cannot be computed, such as one that is divided by zero.
@@ -62,13 +95,14 @@ pub trait Computation: Send + Sync {
 
 impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { language, program, reads, leaves_out } = self;
+        let Self { language, program, reads, leaves_out, beside } = self;
         let program = String::from_utf8_lossy(program);
         f.debug_struct("Computed")
             .field("language", language)
             .field("program", &program)
             .field("reads", reads)
             .field("leaves_out", leaves_out)
+            .field("beside", beside)
             .finish()
     }
 }
@@ -84,7 +118,8 @@ impl Computed {
         texts.iter().find(is_expression)?;
         // What was taken apart by commas may be of one call.
         let program = ByteBuf::from(texts.join(",").into_bytes());
-        Some(Self { language: SELECT_LANGUAGE.to_owned(), program, reads: None, leaves_out: false })
+        let (language, beside) = (SELECT_LANGUAGE.to_owned(), Beside::default());
+        Some(Self { language, program, reads: None, leaves_out: false, beside })
     }
 
     /// The columns that are read for it, of a table that has all of these.
@@ -124,6 +159,7 @@ impl Computed {
 pub(super) struct Computing {
     pub(super) columns: SchemaRef,
     computation: DynComputation,
+    beside: Beside,
 }
 
 impl Computing {
@@ -133,12 +169,18 @@ impl Computing {
         };
         let columns = Layout::decode(columns)?.schema().clone();
         let computation = computed.bind(&columns)?;
-        Ok(Some(Self { columns, computation }))
+        Ok(Some(Self { columns, computation, beside: computed.beside.clone() }))
     }
 
-    /// Rows as it reads them, of a batch that has their columns as far as its file has them.
-    pub(super) fn read(&self, batch: &RecordBatch) -> Result<RecordBatch, TableError> {
-        conformed(batch, &self.columns)
+    /// Makes it ready for rows.
+    pub(super) fn prepare(&self, budget: &Arc<dyn MemoryBudget>) -> Result<(), SourceError> {
+        self.computation.prepare(&self.beside, budget)
+    }
+
+    /// Rows as it sees them, of a batch that has their columns as far as its file has them.
+    pub(super) fn seen(&self, batch: &RecordBatch) -> Result<RecordBatch, TableError> {
+        let read = conformed(batch, &self.columns)?;
+        self.computation.seen(&read).map_err(|what| TableError::NotComputed { what })
     }
 
     /// Which of these rows stay; `None`: all.

@@ -160,6 +160,11 @@ impl ReadOptions {
         self.filter.is_some() || self.computed.as_ref().is_some_and(|computed| computed.leaves_out)
     }
 
+    /// Bytes that tables take in which rows are looked up while these are read.
+    pub(crate) fn beside_bytes(&self) -> u64 {
+        self.computed.as_ref().map_or(0, |computed| computed.beside.bytes)
+    }
+
     /// The columns at the top that are looked at: those that are selected or needed, and those that the condition may mean; `None`: all.
     fn read(&self) -> Option<Vec<String>> {
         let mut read = match (&self.computed, &self.select, &self.needed) {

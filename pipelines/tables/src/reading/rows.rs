@@ -358,7 +358,8 @@ impl TableFile {
             batch.project(&columns)
         };
         let of_rows = |rows: &ReadRows, error: TableError| rows.error_in(&self.source, error, &self.budget);
-        let read = computing.read(&rows.batch).map_err(|error| of_rows(&rows, error))?;
+        computing.prepare(&self.budget)?;
+        let read = computing.seen(&rows.batch).map_err(|error| of_rows(&rows, error))?;
         let denied = |denied| {
             let (file, place) = (self.source.file().name().clone(), Place::Group(rows.split, None));
             SourceError::Memory { file, place, what: "columns that are computed", denied }

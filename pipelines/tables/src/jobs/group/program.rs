@@ -82,7 +82,8 @@ impl Job for Exchange<'_> {
         let pieces = &self.maps[index];
         let (reading, asked) = (self.reading.clone(), self.asked.clone());
         let params = MapParams { reading, asked, row_bytes_max: self.row_bytes_max };
-        let options = options(place, map_outside_bytes(pieces, self.columns));
+        let beside = self.reading.options.beside_bytes();
+        let options = options(place, map_outside_bytes(pieces, self.columns) + beside);
         let read = futures.put_value(pieces)?;
         let args = [self.layout.arg(), self.cuts.arg(), read.arg()];
         let [parts, mapped] = match &self.sampled {

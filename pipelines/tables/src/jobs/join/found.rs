@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, RecordBatch};
+use arrow_array::{Array as _, BinaryArray, RecordBatch};
 
 use super::probe::Keyed;
 use crate::block::Pick;
@@ -67,6 +67,25 @@ impl Found {
         drop(all);
         memory.resize(ROW_BYTES * count as u64 + groups.bytes())?;
         Ok(Self { batches, groups, ends, rows, numbers, _memory: memory })
+    }
+
+    /// Whether no two rows have the same key.
+    pub(super) fn is_unique(&self) -> bool {
+        self.groups.len() == self.rows.len()
+    }
+
+    /// Of each of these keys the first row that has it, of the only batch; `None`: there is none.
+    pub(super) fn first_of(&mut self, keys: &BinaryArray) -> impl Iterator<Item = Option<u32>> {
+        self.groups.find(keys, &mut self.numbers);
+        let (numbers, ends, rows) = (&self.numbers, &self.ends, &self.rows);
+        numbers.iter().map(move |group| {
+            let from = match *group {
+                NONE => return None,
+                0 => 0,
+                group => ends[group as usize - 1],
+            };
+            Some(rows[from as usize].row)
+        })
     }
 
     /// The rows that have the key of each row of a batch of the large table, row by row: none, where that has a null.

@@ -19,6 +19,7 @@ mod cuts;
 mod exchange;
 mod filter;
 mod found;
+mod lookup;
 mod matching;
 mod pairs;
 mod passes;
@@ -38,6 +39,7 @@ use exobus_actors::task::JobError;
 use exobus_shuffle::strategies::auto::Explained;
 use serde::{Deserialize, Serialize};
 
+pub use self::lookup::Lookup;
 use self::query::Side;
 pub use self::query::{Broadcast, JoinKind, JoinQuery, NoBroadcast, NoJoinKind, NoPair, Pair};
 use super::TableJob;
