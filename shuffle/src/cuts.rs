@@ -116,7 +116,7 @@ impl Cuts {
 
     /// What finds partitions of very many keys.
     pub fn finder(&self) -> Finder<'_> {
-        Finder::new(self)
+        Finder::new(&self.keys)
     }
 
     /// The cuts as [`crate::records::key_number`] counts: a record is at or above the cut when its key number is.
@@ -132,43 +132,65 @@ impl Cuts {
     }
 }
 
-/// Finds the partitions of keys by numbers that compare as the first bytes of cuts do, behind those that all cuts begin with: whole cuts are looked at
-/// where these are the same.
+/// Finds the partitions of keys by numbers that compare as the first bytes of cuts do, behind those that all cuts begin with; where these are the same, by those behind them. Whole cuts are looked at in the end alone.
 #[derive(Debug, Clone)]
 pub struct Finder<'a> {
-    cuts: &'a Cuts,
+    cuts: &'a [Vec<u8>],
     /// How many bytes all cuts begin with alike.
     common: usize,
+    /// Numbers of the bytes behind these, each once, and how many cuts there are before the first one that has it.
     prefixes: Vec<u64>,
+    begins: Vec<usize>,
+    /// What finds a key among cuts that have the same number; `None`: they are few, or do not differ behind it.
+    alike: Vec<Option<Finder<'a>>>,
 }
 
+/// So many cuts are looked at one by one.
+const CUTS_ALIKE: usize = 2;
+
 impl<'a> Finder<'a> {
-    fn new(cuts: &'a Cuts) -> Self {
+    fn new(cuts: &'a [Vec<u8>]) -> Self {
         // Cuts are in order, so what the first and the last have in common all have.
-        let common = match cuts.keys.as_slice() {
+        let common = match cuts {
             [first, .., last] => first.iter().zip(last).take_while(|(one, other)| one == other).count(),
             [only] => only.len(),
             [] => 0,
         };
-        Self { cuts, common, prefixes: cuts.keys.iter().map(|cut| key_prefix(&cut[common..])).collect() }
+        let (mut prefixes, mut begins, mut alike) = (Vec::new(), Vec::new(), Vec::new());
+        let mut begin = 0;
+        for run in cuts.chunk_by(|one, other| key_prefix(&one[common..]) == key_prefix(&other[common..])) {
+            prefixes.push(key_prefix(&run[0][common..]));
+            begins.push(begin);
+            begin += run.len();
+            // Zeros at the end of a cut are no bytes that it lacks: such cuts may not differ any further on.
+            let goes_on = run.len() > CUTS_ALIKE && run.iter().all(|cut| cut.len() >= common + size_of::<u64>());
+            alike.push(goes_on.then(|| Self::new(run)));
+        }
+        Self { cuts, common, prefixes, begins, alike }
     }
 
     /// The partition that `key` belongs to, as [`Cuts::partition_of`] says.
     #[inline]
     pub fn partition_of(&self, key: &[u8]) -> usize {
-        let Some(first) = self.cuts.keys.first() else { return 0 };
+        let Some(first) = self.cuts.first() else { return 0 };
         let begin = &key[..key.len().min(self.common)];
         match begin.cmp(&first[..self.common]) {
             std::cmp::Ordering::Less => return 0,
-            std::cmp::Ordering::Greater => return self.prefixes.len(),
+            std::cmp::Ordering::Greater => return self.cuts.len(),
             std::cmp::Ordering::Equal => (),
         }
         let of_key = key_prefix(&key[self.common..]);
-        let mut found = self.prefixes.partition_point(|of_cut| *of_cut < of_key);
-        while self.prefixes.get(found) == Some(&of_key) && self.cuts.keys[found].as_slice() <= key {
-            found += 1;
+        let number = self.prefixes.partition_point(|of_cut| *of_cut < of_key);
+        let Some(begin) = self.begins.get(number) else { return self.cuts.len() };
+        if self.prefixes[number] != of_key {
+            return *begin;
         }
-        found
+        let end = self.begins.get(number + 1).copied().unwrap_or(self.cuts.len());
+        begin
+            + match &self.alike[number] {
+                Some(finder) => finder.partition_of(key),
+                None => self.cuts[*begin..end].partition_point(|cut| cut.as_slice() <= key),
+            }
     }
 }
 

@@ -31,12 +31,14 @@ pub struct SqlError {
     pub position: Option<Position>,
     /// What, and what to do about it.
     pub what: String,
+    /// Words of the text which it may be about, in small letters, several with a space between them: where the place is not known, the first of them that is there says it.
+    pub(crate) about: Vec<String>,
 }
 
 impl SqlError {
     /// Something that has no place in the text.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { position: None, what: what.into() }
+        Self { position: None, what: what.into(), about: Vec::new() }
     }
 
     /// What there is nothing for here.
@@ -52,6 +54,21 @@ impl SqlError {
         Self { position: self.position.or(position), ..self }
     }
 
+    /// The same about one of these words.
+    #[must_use]
+    pub(crate) fn about(self, words: &[&str]) -> Self {
+        Self { about: words.iter().map(|words| words.to_lowercase()).collect(), ..self }
+    }
+
+    /// The same with the place of the first words in a text that it is about, where it has none.
+    #[must_use]
+    pub(crate) fn placed_by(self, text: &PlacedWords) -> Self {
+        match self.about.iter().find_map(|words| text.place_of(words)) {
+            Some((line, column)) => self.at(line, column),
+            None => self,
+        }
+    }
+
     /// The same about one line of the text, which others know as a text of its own.
     pub(crate) fn in_line(self, line: u64) -> String {
         match self.position.filter(|position| position.line == line) {
@@ -65,9 +82,31 @@ impl SqlError {
     }
 }
 
+/// The words of a text that are in no quotes, in small letters, with their lines and columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlacedWords(Vec<(String, (u64, u64))>);
+
+impl PlacedWords {
+    pub(crate) fn add(&mut self, word: &str, place: (u64, u64)) {
+        self.0.push((word.to_lowercase(), place));
+    }
+
+    /// Where words follow each other for the first time.
+    fn place_of(&self, words: &str) -> Option<(u64, u64)> {
+        let words: Vec<&str> = words.split(' ').collect();
+        let is_here =
+            |here: &&[(String, (u64, u64))]| here.iter().map(|(word, _)| word.as_str()).eq(words.iter().copied());
+        self.0.windows(words.len()).find(is_here).map(|here| here[0].1)
+    }
+}
+
 impl From<NoScalar> for SqlError {
     fn from(error: NoScalar) -> Self {
-        Self::new(error.to_string())
+        let refused = Self::new(error.to_string());
+        match &error {
+            NoScalar::Volatile { name } | NoScalar::Grows { name } => refused.about(&[name]),
+            _ => refused,
+        }
     }
 }
 
@@ -138,6 +177,18 @@ pub(crate) fn plainly(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_about_words_has_the_place_of_the_first_that_are_there() {
+        let mut text = PlacedWords::default();
+        [("SELECT", 1), ("not", 3), ("a", 4), ("NOT", 7), ("in", 8)]
+            .into_iter()
+            .for_each(|(word, at)| text.add(word, (1, at)));
+        let of = |words: &[&str]| SqlError::new("x").about(words).placed_by(&text).to_string();
+        assert_eq!(of(&["over", "NOT IN", "select"]), "line 1, column 7: x");
+        assert_eq!(of(&["in not"]), "x");
+        assert_eq!(SqlError::new("x").at(3, 2).about(&["a"]).placed_by(&text).to_string(), "line 3, column 2: x");
+    }
 
     #[test]
     fn what_the_parser_says_has_its_place_before_it() {

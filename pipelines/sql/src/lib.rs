@@ -33,19 +33,22 @@ use self::plan::Plan;
 use self::text::Parsed;
 
 /// Plans a query over these tables, whose rows have so many bytes. `now`: when it was asked, in microseconds since 1970. Where there is one, the second plan answers the same, and looks rows up where the first one joins them:
-/// it is there for a query that is to be shown before it is done, and only as long as what is looked up is small and has one row of each key.
+/// it is better as long as what is looked up is small and has one row of each key.
 ///
 /// # Errors
 /// What is wrong with it, or for what of it there is no operator.
 pub fn plan(parsed: Parsed, catalog: &Catalog, bytes: &[u64], now: i64) -> Result<(Plan, Option<Plan>), SqlError> {
     text::with_room(|| {
-        let written = parsed.written.clone();
-        let logical = logical::logical(parsed, catalog, Some(now))?;
-        let plan = lower::lower(&logical, catalog, &written)?;
-        let looking_up = match plan.online() {
-            Ok(_) => None,
-            Err(_) => lower::lower_looking_up(&logical, catalog, &written, bytes),
+        let (written, words) = (parsed.written.clone(), parsed.words.clone());
+        let planned = || {
+            let logical = logical::logical(parsed, catalog, Some(now))?;
+            let plan = lower::lower(&logical, catalog, &written)?;
+            let looking_up = match plan.online() {
+                Ok(_) => None,
+                Err(_) => lower::lower_looking_up(&logical, catalog, &written, bytes),
+            };
+            Ok((plan, looking_up))
         };
-        Ok((plan, looking_up))
+        planned().map_err(|error: SqlError| error.placed_by(&words))
     })
 }

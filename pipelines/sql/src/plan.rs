@@ -148,35 +148,60 @@ impl Step {
 }
 
 impl Plan {
-    /// What is shown before the last step is done, which groups rows of a table: the only one, or behind others that write what is looked up for these rows; or why there is nothing.
+    /// The step that groups rows of a table, and is the last one but for one that puts groups in order.
+    fn last_group(&self) -> Option<(usize, &Rows)> {
+        let group = match self.steps.as_slice() {
+            [.., Step::Group { .. }, Step::Sort { rows, .. }]
+                if rows.origin == Origin::Steps(vec![self.steps.len() - 2]) =>
+            {
+                self.steps.len() - 2
+            }
+            steps => steps.len().checked_sub(1)?,
+        };
+        match &self.steps[group] {
+            Step::Group { rows, .. } if matches!(rows.origin, Origin::Table(_)) => Some((group, rows)),
+            _ => None,
+        }
+    }
+
+    /// What is shown before a step is done that groups rows of a table: the only one that does more than to put groups in order, or behind others that write what is looked up for these rows; or why there is nothing.
     ///
     /// # Errors
     /// Why not.
     pub fn online(&self) -> Result<Option<&OnlineAnswer>, &'static str> {
-        match self.steps.as_slice() {
-            [before @ .., Step::Group { rows: Rows { origin: Origin::Table(_), beside, .. }, .. }]
-                if before.is_empty() || !beside.is_empty() =>
-            {
+        match self.last_group() {
+            Some((before, Rows { beside, .. })) if before == 0 || !beside.is_empty() => {
+                let is_in_order = before + 1 < self.steps.len();
                 let Answer { rows, slice, online, .. } = &self.answer;
                 match (&rows.computed, online) {
                     _ if rows.filter.is_some() => Err("groups are left out by what is computed of them"),
                     _ if slice.skip > 0 => Err("OFFSET leaves out rows of which is not known yet which they are"),
-                    (None, _) if rows.select.is_none() => Ok(None),
+                    _ if is_in_order && slice.rows.is_some() => Err(
+                        "the first rows are by what is computed of groups, of which is not known yet which they are",
+                    ),
+                    (None, _) if rows.select.is_none() && !is_in_order => Ok(None),
                     (_, Some(online)) => Ok(Some(online)),
                     _ => {
                         Err("what is computed of its aggregates is more than sums, differences, products and quotients")
                     }
                 }
             }
-            [] => Err("it says nothing of groups"),
-            [Step::Group { .. }, ..] => Err("it does more than to group rows"),
-            _ => Err("rows are joined, sorted or copied before they are grouped"),
+            _ => Err(match self.steps.first() {
+                None => "it says nothing of groups",
+                Some(Step::Group { .. }) => "it does more than to group rows",
+                Some(_) => "rows are joined, sorted or copied before they are grouped",
+            }),
         }
     }
 
-    /// The tables that steps before the last one read.
-    pub fn tables_before(&self) -> impl Iterator<Item = usize> {
-        let before = self.steps.split_last().map_or(&[][..], |(_, before)| before);
+    /// The step that groups rows for each of which rows are looked up, where there is one, and what that reads.
+    pub fn looks_up(&self) -> Option<(usize, &Rows)> {
+        self.last_group().filter(|(_, rows)| !rows.beside.is_empty())
+    }
+
+    /// The tables that steps before this one read.
+    pub fn tables_before(&self, step: usize) -> impl Iterator<Item = usize> {
+        let before = &self.steps[..step];
         before.iter().flat_map(Step::rows).filter_map(|rows| match rows.origin {
             Origin::Table(table) => Some(table),
             Origin::Steps(_) => None,

@@ -132,7 +132,7 @@ pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobEr
         let online = match (plan.online(), &looking_up) {
             (Ok(_), _) => "--online shows it before it is done".to_owned(),
             (Err(_), Some(plan)) => {
-                let instead = "--online shows it before it is done, and where tables that are joined are small, with one row of each key, it does this instead:";
+                let instead = "where what is looked up is small, with one row of each key, this is done instead, and --online shows it before it is done:";
                 format!("{instead}\n{}", plan.describe(&names))
             }
             (Err(why), None) => format!("--online shows nothing before it is done: {why}"),
@@ -141,7 +141,7 @@ pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobEr
         return Ok(Answered { explained: Some(explained), ..Answered::default() });
     }
     let run = Run { futures: &futures, params: &params, folder, beside_bytes: 0 };
-    run.answer_early(&plan, looking_up.as_deref()).await
+    run.answer_by(&plan, looking_up.as_deref()).await
 }
 
 /// What `make_plan` is told. Its only argument is the text of the query, the names of its tables with the layouts of their rows, and how many bytes these have.
@@ -253,46 +253,40 @@ impl Run<'_> {
         (self.step_folder(step), WriteOptions { format, compression, ..WriteOptions::default() })
     }
 
-    /// Does what a plan says, and shows what is known before it is done, where that is asked for and possible: `looking_up` is another plan for that.
-    async fn answer_early(self, plan: &Plan, looking_up: Option<&Plan>) -> Result<Answered, JobError> {
-        let Some(online) = self.params.online else { return self.answer(plan, (0, 0), None).await };
-        let why = match (plan.online(), looking_up) {
-            (Ok(shown), _) => return self.answer(plan, (0, 0), Some((online, shown))).await,
-            (Err(why), None) => why.to_owned(),
-            (Err(why), Some(other)) => {
-                let mut run = Run { folder: self.folder.join("beside"), ..self.clone() };
-                let (read, measured) = run.look_ups(other).await?;
-                match (measured, other.online()) {
-                    (Measured::Bytes(bytes), Ok(shown)) => {
-                        run.beside_bytes = bytes;
-                        let done = (other.steps.len() - 1, read);
-                        return run.answer(other, done, Some((online, shown))).await;
-                    }
-                    (Measured::Not(why), _) => why,
-                    (_, Err(_)) => why.to_owned(),
+    /// Does what a plan says, or another one, `looking_up`, where what that looks up is small; shows what is known before it is done, where that is asked for and possible.
+    async fn answer_by(self, plan: &Plan, looking_up: Option<&Plan>) -> Result<Answered, JobError> {
+        let mut why = plan.online().err().map(str::to_owned);
+        if let Some(other) = looking_up {
+            let mut run = Run { folder: self.folder.join("beside"), ..self.clone() };
+            let (done, measured) = run.look_ups(other).await?;
+            match measured {
+                Measured::Bytes(bytes) => {
+                    run.beside_bytes = bytes;
+                    return run.answer(other, done, self.params.online.zip(other.online().ok())).await;
                 }
+                Measured::Not(what) => why = Some(what),
             }
-        };
-        let answered = self.answer(plan, (0, 0), None).await?;
-        Ok(Answered { not_online: Some(why), ..answered })
+        }
+        let answered = self.answer(plan, (0, 0), self.params.online.zip(plan.online().ok())).await?;
+        Ok(Answered { not_online: why.filter(|_| self.params.online.is_some()), ..answered })
     }
 
-    /// Does the steps before the last one of a plan, which write what that looks up: how many rows of tables they have read, and what it takes to look rows up.
-    async fn look_ups(&self, plan: &Plan) -> Result<(u64, Measured), JobError> {
-        let Some((last, before)) = plan.steps.split_last() else { return Err(JobError::program("a plan has no step")) };
+    /// Does the steps of a plan which write what a later one looks up: how many they are, how many rows of tables they have read, and what it takes to look rows up.
+    async fn look_ups(&self, plan: &Plan) -> Result<((usize, u64), Measured), JobError> {
+        let none = || JobError::program("a plan looks nothing up");
+        let (group, rows) = plan.looks_up().ok_or_else(none)?;
         let mut read = 0;
-        for (number, step) in before.iter().enumerate() {
+        for (number, step) in plan.steps[..group].iter().enumerate() {
             read += step_reads(step, &self.step(step, self.to_scratch(number)).await?);
         }
-        let computed = last.rows().find_map(|rows| self.reads(rows).1.computed);
-        let computed = computed.ok_or_else(|| JobError::program("the last step of a plan looks nothing up"))?;
+        let computed = self.reads(rows).1.computed.ok_or_else(none)?;
         let nodes = Sizes::of(&self.futures.nodes(), 0);
         let of_executor = nodes.memory_bytes / u64::from(nodes.executors_per_node.max(1));
         let most = (of_executor / LOOK_UPS_SHARE).min(LOOK_UPS_BYTES_MAX);
         let options = TaskOptions { outside_bytes: most, ..TaskOptions::default() };
         let params = LookUpsParams { computed, most };
         let measured = self.futures.submit_with(measure_look_ups, &params, &[], options)?;
-        Ok((read, self.futures.get_value(&measured).await?))
+        Ok(((group, read), self.futures.get_value(&measured).await?))
     }
 
     /// Does what a plan says, behind the steps that are done and have read so many rows of tables.

@@ -24,10 +24,10 @@ fn planned(list: &[u8], table: &SchemaRef) -> Result<Computed, SqlError> {
     let parsed = text::parse(&format!("SELECT\n{list}\nFROM rows"));
     let in_list = |error: SqlError| SqlError::new(format!("--select {list:?}: {}", error.in_line(2)));
     let parsed = parsed.map_err(in_list)?;
-    let written = parsed.written.clone();
+    let (written, words) = (parsed.written.clone(), parsed.words.clone());
     // What depends on when it is asked is refused: it has no time.
     let columns = text::with_room(|| selected(&logical(parsed, &catalog, None)?, &catalog, &written));
-    let columns = columns.map_err(in_list)?;
+    let columns = columns.map_err(|error| in_list(error.placed_by(&words)))?;
     let spare = table.fields().first().map(|field| field.name().clone());
     Ok(Planned { columns: &columns, spare: spare.as_deref(), ..Planned::default() }.computed()?)
 }

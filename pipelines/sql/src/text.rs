@@ -16,6 +16,7 @@ use exobus_tables::hint::{did_you_mean, nearest};
 use exobus_tables::reading::ReadOptions;
 
 use crate::SqlError;
+use crate::error::PlacedWords;
 use crate::program::NamedTable;
 
 /// A query as it was parsed.
@@ -28,6 +29,8 @@ pub struct Parsed {
     pub tables: Vec<TableName>,
     /// Names of columns of the answer as they are written, by these in small letters.
     pub(crate) written: BTreeMap<String, String>,
+    /// Its words that are in no quotes.
+    pub(crate) words: PlacedWords,
 }
 
 /// A table as a query names it.
@@ -150,12 +153,17 @@ fn parsed(text: &str) -> Result<Parsed, SqlError> {
             return Err(SqlError::new(what));
         }
     }
-    let mut names = Names::default();
+    let (mut names, mut words) = (Names::default(), PlacedWords::default());
     // Names are not told apart by their case, also in quotes; files are.
     for TokenWithSpan { token, span } in tokens.iter_mut().flatten() {
-        if let Token::Word(Word { value, quote_style: Some(_), .. }) = token {
-            let small = value.to_lowercase();
-            names.quoted.insert((span.start.line, span.start.column), std::mem::replace(value, small));
+        let place = (span.start.line, span.start.column);
+        match token {
+            Token::Word(Word { value, quote_style: Some(_), .. }) => {
+                let small = value.to_lowercase();
+                names.quoted.insert(place, std::mem::replace(value, small));
+            }
+            Token::Word(Word { value, .. }) => words.add(value, place),
+            _ => (),
         }
     }
     let tokens = tokens.map_err(|error| SqlError::parsed(&error.to_string()))?;
@@ -185,7 +193,7 @@ fn parsed(text: &str) -> Result<Parsed, SqlError> {
     if let ControlFlow::Break(error) = query.visit(&mut names) {
         return Err(*error);
     }
-    Ok(Parsed { query, explains, tables: names.tables, written })
+    Ok(Parsed { query, explains, tables: names.tables, written, words })
 }
 
 /// What was in quotes, by where it begins.

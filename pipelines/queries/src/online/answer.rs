@@ -1,5 +1,6 @@
 //! Values that are computed of the aggregates of a group.
 
+use exobus_tables::semantics::KeyColumn;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,6 +30,9 @@ pub struct OnlineAnswer {
     pub keys: Vec<(String, usize)>,
     /// What is computed, and what it is called.
     pub values: Vec<(String, OfAggregates)>,
+    /// What groups are ordered by when they are shown, of columns that are written; none: as they are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order_by: Vec<KeyColumn>,
 }
 
 impl OnlineAnswer {

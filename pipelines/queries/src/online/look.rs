@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::answer::{OfAggregates, OnlineAnswer};
 use super::map::{Followed, Told};
 use super::moments::{EncodedMoments, Moments, memory_bytes};
+use super::sampler::Followable;
 use super::value_of;
 use crate::estimators::guaranteed::{Range, TotalRanges};
 use crate::estimators::{Dual, Estimate, Kind, Look, NoBounds, Population, Sample, Totals, approximate, guaranteed};
@@ -48,7 +49,7 @@ pub(super) struct LookParams {
     /// Rows of the largest block, where blocks say how many they have.
     pub(super) block_rows_max: Option<f64>,
     /// Groups that are followed, at most.
-    pub(super) groups_max: usize,
+    pub(super) followable: Followable,
     pub(super) goal: Option<ErrorGoal>,
     /// What is shown beside groups.
     pub(super) seen: Snapshot,
@@ -75,11 +76,13 @@ pub(super) struct Looked {
 }
 
 /// Looks at what is known. Its outputs are [`State`], [`Looked`] and [`Followed`].
-#[task(name = "query.look", arguments = [whole, whole, whole, stream], deterministic = true)]
+#[task(name = "query.look", version = 2, arguments = [whole, whole, whole, stream], deterministic = true)]
 pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) -> Result<(), TaskError> {
-    let shown = Shown::of(context, params.query.clone())?;
+    let order_by = params.shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
+    let shown = Shown::of(context, params.query.clone(), order_by)?;
     let terms = terms(&params.query);
-    let granted = look_bytes(params.groups_max, terms);
+    let Followable { all, largest, .. } = params.followable;
+    let granted = look_bytes(all, terms);
     let mut memory = context.outside(granted)?;
     let State { mut sample, moments: before, mut are_all, mut rows } = value_of(context, LOOK_ARGUMENTS - 1)?;
     let (mut moments, mut begins_anew) = (Moments::new(terms), false);
@@ -101,15 +104,16 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
         rows += told_rows;
         moments.merge(&told, |here, key| !are_all || here.has(key));
         // Those that are followed from here on have been followed until here.
-        are_all |= moments.len() > 2 * params.groups_max && moments.keep_largest(params.groups_max);
+        are_all |= moments.len() > 2 * all && moments.keep_largest(all);
         memory.resize(granted.max(moments.bytes()))?;
     }
-    are_all |= moments.keep_largest(params.groups_max);
+    let is_cut = are_all || begins_anew || moments.len() > all;
+    are_all |= is_cut && moments.keep_largest(largest);
     sample.merge(&params.read);
     let encoded = moments.encode();
     let (keys, totals) = moments.into_totals();
     let why = begins_anew.then_some(NoBounds::BeginsAnew);
-    let is_cut = are_all || begins_anew;
+    let is_cut = is_cut || are_all;
     let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why, groups: keys.len() };
     let mut looked = looking.at(&keys, &totals)?;
     if params.block_rows_max.is_none() {
@@ -343,7 +347,7 @@ fn shown_value(column: &ArrayRef, row: usize) -> Value {
     }
 }
 
-/// What `query.final` is told. Its arguments are the layout of what is written, and rows.
+/// What `query.final` is told. Its arguments are the layout of what is written, and rows. Of no more groups than are shown the order is that in which they are shown, else that in which they are written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct FinalParams {
     /// Columns that tell groups apart.
@@ -357,11 +361,14 @@ pub(super) struct FinalParams {
 }
 
 /// The answer, as it is written: of more groups than are shown, the first ones.
-#[task(name = "query.final", arguments = [whole, stream], deterministic = true)]
+#[task(name = "query.final", version = 2, arguments = [whole, stream], deterministic = true)]
 pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Result<Snapshot, TaskError> {
     let FinalParams { by, shown_as, groups: groups_seen, seen } = params;
     let (mut groups, mut bytes) = (Vec::new(), 0);
-    read_rows(context, (0, 1), |batch| {
+    let order_by = shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
+    let is_in_order = !order_by.is_empty() && groups_seen <= SHOWN_MAX as u64;
+    let order_by = if is_in_order { order_by } else { &[] };
+    read_rows(context, (0, 1), order_by, |batch| {
         for row in 0..batch.num_rows() {
             let mut of = batch.columns().iter().map(|column| shown_value(column, row));
             let key: Vec<Value> = of.by_ref().take(by).collect();

@@ -6,7 +6,7 @@
 //!    other, and nothing waits for them but what stops the query;
 //! 3. *reduce* and *write* are those of a group, so the answer in the end is the same as without, bit by bit; *final* shows it.
 //!
-//! Of more groups than are followed (32 768, or fewer where memory is small) those are that have the most rows when it is first seen that there are more. Where even one map has more, nobody knows what is missing of which:
+//! All groups are followed where they are 32 768 at most, and of more the 8 192 that have the most rows when it is first seen that there are more; fewer where memory is small. Where even one map has more than it tells (262 144), nobody knows what is missing of which:
 //! its look chooses and shows no values, and what is known of the groups that are followed begins behind it. So whatever is estimated is estimated from all blocks of a random sample.
 
 mod answer;
@@ -57,7 +57,7 @@ pub struct OnlineGroup {
     /// Whether the error probability is that of all groups of a look together, and not that of each.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simultaneous: bool,
-    /// How many groups are followed, at most; `None`: 32 768, or as many as a small node has room for.
+    /// How many groups are told and followed, at most; `None`: as the module says.
     pub followed_max: Option<u64>,
     /// What is shown of each group; `None`: what is written of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

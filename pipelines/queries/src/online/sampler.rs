@@ -10,6 +10,7 @@ use exobus_tables::aggregates::{Aggregate, Estimated};
 use exobus_tables::jobs::group::GroupQuery;
 use exobus_tables::jobs::group::sampled::{BlockSize, ReadOrder, SampledMap, Sampler, estimated, terms};
 use futures::channel::mpsc::UnboundedSender;
+use serde::{Deserialize, Serialize};
 
 use super::OnlineGroup;
 use super::look::{FinalParams, LookParams, State, answer, look_at_groups, look_bytes};
@@ -20,12 +21,35 @@ use crate::estimators::{Kind, Looks, Population, Sample, order};
 use crate::snapshot::Snapshot;
 use crate::stopping::Until;
 
-/// Groups that are followed, at most.
-const GROUPS_MAX: u64 = 1 << 15;
+/// All groups are followed where there are no more than so many.
+const ALL_MAX: u64 = 1 << 15;
+/// Of more those are that have the most rows, so many at most: each row that is read is looked up among them.
+const LARGEST_MAX: u64 = 1 << 13;
+/// Groups that a map tells at most whose look chooses.
+const FIRST_MAX: u64 = 1 << 18;
 /// What is known of them takes one part in so many of what an executor has of a node's memory.
 const MEMORY_SHARE: u64 = 16;
 /// Groups that are followed however small a node is.
 const GROUPS_MIN: u64 = 256;
+
+/// How many groups are told and followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Followable {
+    /// By a map before it is known which are followed, at most.
+    pub(super) first: usize,
+    /// All of them, where they are no more.
+    pub(super) all: usize,
+    /// The largest ones, where they are more.
+    pub(super) largest: usize,
+}
+
+impl Followable {
+    /// Where there is room for so many, and a query follows no more than it says.
+    fn new(room: u64, said: Option<u64>) -> Self {
+        let of = |most: u64| said.map_or(room.clamp(GROUPS_MIN, most), |said| room.min(said).max(1)) as usize;
+        Self { first: of(FIRST_MAX), all: of(ALL_MAX), largest: of(LARGEST_MAX) }
+    }
+}
 
 /// Reads blocks in an order that follows from a seed, and looks where [`Looks`] says.
 pub(super) struct BySeed<'a> {
@@ -67,7 +91,7 @@ struct Plan {
     extents: Vec<Option<Range>>,
     /// What may be wrong at each of them.
     error_probability: f64,
-    groups_max: usize,
+    followable: Followable,
 }
 
 impl<'a> BySeed<'a> {
@@ -88,7 +112,7 @@ impl<'a> BySeed<'a> {
 
     fn look(&self, futures: &Futures, progress: &mut Progress, shown: [Arg; 2]) -> Result<(), JobError> {
         let Progress { plan, told, read, seen, state, .. } = progress;
-        let groups_max = plan.groups_max;
+        let followable = plan.followable;
         let params = LookParams {
             query: self.params.group.query.clone(),
             shown_as: self.params.answer.clone(),
@@ -99,7 +123,7 @@ impl<'a> BySeed<'a> {
             simultaneous: self.params.simultaneous,
             extents: plan.extents.clone(),
             block_rows_max: plan.block_rows_max(),
-            groups_max,
+            followable,
             goal: match self.params.until {
                 Some(Until::Error(goal)) => Some(goal),
                 _ => None,
@@ -113,7 +137,7 @@ impl<'a> BySeed<'a> {
         let mut args = Vec::from(shown);
         args.push(before.arg());
         args.extend(told.iter().map(ObjectRef::arg));
-        let options = TaskOptions { outside_bytes: look_bytes(groups_max, self.terms), ..TaskOptions::default() };
+        let options = TaskOptions { outside_bytes: look_bytes(followable.all, self.terms), ..TaskOptions::default() };
         let [left, looked, followed] = three(futures.submit_many(look_at_groups, &params, &args, 3, options)?)?;
         told.clear();
         *seen = *read;
@@ -145,8 +169,7 @@ impl Sampler for BySeed<'_> {
             from = end;
         }
         let per_group = memory_bytes(1, self.terms);
-        let followed_max = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;
-        let followed_max = followed_max.clamp(GROUPS_MIN, GROUPS_MAX);
+        let room = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;
         self.progress.borrow_mut().plan = Plan {
             has_rows: blocks.iter().all(|block| block.rows.is_some()),
             blocks: order.iter().map(|block| blocks[*block]).collect(),
@@ -158,7 +181,7 @@ impl Sampler for BySeed<'_> {
                 }
             },
             error_probability: looks.share(self.params.error_probability),
-            groups_max: followed_max.min(self.params.followed_max.unwrap_or(u64::MAX).max(1)) as usize,
+            followable: Followable::new(room, self.params.followed_max),
         };
         Ok(ReadOrder { blocks: order, ends })
     }
@@ -170,7 +193,9 @@ impl Sampler for BySeed<'_> {
     fn map(&self, futures: &Futures, submitted: SampledMap) -> Result<[ObjectRef; 2], JobError> {
         let SampledMap { params, mut args, mut options, blocks, shown } = submitted;
         let mut progress = self.progress.borrow_mut();
-        let (groups_max, next) = (progress.plan.groups_max, progress.plan.looks.front().copied());
+        let next = progress.plan.looks.front().copied();
+        let Followable { first, all, .. } = progress.plan.followable;
+        let groups_max = if progress.followed[0].is_some() { all } else { first };
         let sizes = next.map(|_| progress.plan.sizes(blocks.clone()).collect());
         if next.is_some() {
             // Those that the look before the last one has chosen: maps of this round do not wait for the last one to end. Those behind the first look wait for it.

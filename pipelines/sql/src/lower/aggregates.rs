@@ -25,9 +25,8 @@ impl Lowering<'_> {
         let (mut by, mut outputs) = (Vec::<String>::new(), Vec::new());
         for expr in &aggregate.group_expr {
             if let Expr::GroupingSet(_) = expr {
-                return Err(SqlError::new(
-                    "ROLLUP, CUBE and GROUPING SETS have no operator here: a query for each, with UNION ALL between them, does the same",
-                ));
+                let what = "ROLLUP, CUBE and GROUPING SETS have no operator here: a query for each, with UNION ALL between them, does the same";
+                return Err(SqlError::new(what).about(&["rollup", "cube", "grouping sets"]));
             }
             let name = columns.add(&relation.over(expr, in_schema)?, "g");
             if !by.contains(&name) {
@@ -92,7 +91,7 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
     };
     let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
     let name = func.name();
-    let refused = |why: &str| Err(SqlError::new(format!("{expr}: {why}")));
+    let refused = |why: &str| Err(SqlError::new(format!("{expr}: {why}")).about(&[name]));
     if !order_by.is_empty() {
         return refused(
             "values of a group come in no order; row_number() OVER (PARTITION BY .. ORDER BY ..) = 1 leaves the first row of each",

@@ -30,16 +30,17 @@ impl Lowering<'_> {
             JoinType::RightSemi => (JoinKind::Semi, true),
             JoinType::RightAnti => (JoinKind::Anti, true),
             JoinType::LeftMark | JoinType::RightMark => {
-                return Err(SqlError::refused("EXISTS, or IN with a subquery, below OR or in what is selected,"));
+                let what = "EXISTS, or IN with a subquery, below OR or in what is selected,";
+                return Err(SqlError::refused(what).about(&["exists", "in"]));
             }
         };
         if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
-            return Err(SqlError::refused("a join in which null is null (IS NOT DISTINCT FROM, INTERSECT, EXCEPT)"));
+            let what = "a join in which null is null (IS NOT DISTINCT FROM, INTERSECT, EXCEPT)";
+            return Err(SqlError::refused(what).about(&["intersect", "except", "is not distinct from"]));
         }
         if join.null_aware {
-            return Err(SqlError::new(
-                "NOT IN with a subquery has no operator here: it is true of no row as soon as the subquery has a null; NOT EXISTS (SELECT .. WHERE ..) says what is meant",
-            ));
+            let what = "NOT IN with a subquery has no operator here: it is true of no row as soon as the subquery has a null; NOT EXISTS (SELECT .. WHERE ..) says what is meant";
+            return Err(SqlError::new(what).about(&["not in"]));
         }
         let is_inner = kind == JoinKind::Inner;
         let left = self.relation(&join.left)?;
@@ -69,7 +70,11 @@ impl Lowering<'_> {
                 of_both.push(condition);
             } else {
                 let what = format!("a join of kind {kind} with a condition of both tables beside what is equal");
-                return Err(SqlError::refused(what));
+                return Err(SqlError::refused(what).about(&[
+                    &format!("{kind} join"),
+                    &format!("{kind} outer join"),
+                    "exists",
+                ]));
             }
         }
         let mut relation = match is_turned {

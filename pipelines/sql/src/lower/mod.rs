@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
 use datafusion_common::Column;
+use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_expr::expr::{self, WindowFunction};
 use datafusion_expr::logical_plan::{FetchType, Filter, Limit, Projection, SkipType, Sort, Window};
 use datafusion_expr::utils::split_conjunction_owned;
@@ -56,14 +57,14 @@ pub(crate) fn lower_looking_up(
         let mut lowering = Lowering { looks_up_for: Some(table), ..Lowering::new(catalog) };
         let relation = lowering.relation(plan).ok()?;
         let plan = lowering.answer(relation, plan, written).ok()?;
-        let Some(Step::Group { rows, query }) = plan.steps.last() else { return None };
-        let is_of_it = rows.origin == Origin::Table(table) && !rows.beside.is_empty();
+        let (group, _) = plan.looks_up().filter(|(_, rows)| rows.origin == Origin::Table(table))?;
+        let Step::Group { query, .. } = &plan.steps[group] else { return None };
         // Which row of a group is the first one follows from how rows come together.
         let is_in_order = |aggregate: &Aggregate| matches!(aggregate.function, Function::First | Function::Last);
-        let before = plan.tables_before().map(|other| if other == table { u64::MAX } else { bytes[other] });
+        let before = plan.tables_before(group).map(|other| if other == table { u64::MAX } else { bytes[other] });
         let before = before.fold(0, u64::saturating_add);
         let is_small = before <= LOOKED_UP_BYTES || before <= bytes_of_table / LOOKED_UP_SHARE;
-        let is_shown = is_of_it && is_small && !query.aggregates.iter().any(is_in_order) && plan.online().is_ok();
+        let is_shown = is_small && !query.aggregates.iter().any(is_in_order) && plan.online().is_ok();
         is_shown.then_some(plan)
     };
     tables.into_iter().find_map(of_table)
@@ -180,11 +181,31 @@ struct Lowering<'a> {
     shared: BTreeSet<usize>,
     /// The table for whose rows those of others are looked up.
     looks_up_for: Option<usize>,
+    /// The last rows that are all put in order.
+    ordered: Option<InOrder>,
+}
+
+/// Rows that a step puts in order.
+struct InOrder {
+    step: usize,
+    /// The rows before.
+    before: Relation,
+    /// What their columns are called by the step.
+    outputs: Vec<String>,
+    /// What they are ordered by, where that is columns of what is read.
+    key: Option<Vec<KeyColumn>>,
 }
 
 impl<'a> Lowering<'a> {
     fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, drafts: Vec::new(), known: HashMap::new(), shared: BTreeSet::new(), looks_up_for: None }
+        Self {
+            catalog,
+            drafts: Vec::new(),
+            known: HashMap::new(),
+            shared: BTreeSet::new(),
+            looks_up_for: None,
+            ordered: None,
+        }
     }
 
     /// The rows of a plan. What is there twice is done once.
@@ -248,7 +269,7 @@ impl<'a> Lowering<'a> {
                 let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
                 Ok(Relation::of(Origin::Steps(steps), &schema, 0..names.len()))
             }
-            LogicalPlan::Window(_) => Err(SqlError::new(NO_WINDOW)),
+            LogicalPlan::Window(_) => Err(SqlError::new(NO_WINDOW).about(&["over"])),
             LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
                 Err(SqlError::new("a query reads a table at least: SELECT .. FROM 'FILES'"))
             }
@@ -295,7 +316,7 @@ impl<'a> Lowering<'a> {
 
     /// Rows whose number in their part is small.
     fn first_of_parts(&mut self, predicate: Expr, window: &Window) -> Result<Relation, SqlError> {
-        let refused = || SqlError::new(NO_WINDOW);
+        let refused = || SqlError::new(NO_WINDOW).about(&["over"]);
         let [Expr::WindowFunction(function)] = window.window_expr.as_slice() else { return Err(refused()) };
         let WindowFunction { fun, params } = function.as_ref();
         let is_number = matches!(fun, WindowFunctionDefinition::WindowUDF(function) if function.name() == "row_number");
@@ -339,9 +360,8 @@ impl<'a> Lowering<'a> {
             Ok(relation) => relation,
             Err(relation) if most == 1 => self.first(relation, parts, order)?,
             Err(_) => {
-                return Err(SqlError::new(
-                    "the first rows of parts are those of groups, by columns of theirs, or one of each part: row_number() .. = 1",
-                ));
+                let what = "the first rows of parts are those of groups, by columns of theirs, or one of each part: row_number() .. = 1";
+                return Err(SqlError::new(what).about(&["over"]));
             }
         };
         // Of the first row of a part the number is known; of others it is not, and who reads it is refused.
@@ -386,8 +406,15 @@ impl<'a> Lowering<'a> {
             });
             First { order: order.collect(), rows }
         });
+        let before = relation.clone();
         let (step, schema) =
             self.step(relation, columns, |input| Draft::Sort { input: Input { first, ..input }, key })?;
+        let by_column = |ordered: &Ordered| match &ordered.expr {
+            Expr::Column(column) => Some(ordered.key(column.name.clone())),
+            _ => None,
+        };
+        let key = order.iter().map(by_column).collect();
+        self.ordered = Some(InOrder { step, before, outputs: outputs.clone(), key });
         let relation = Relation::named(Origin::Steps(vec![step]), &schema, &outputs);
         Ok(Relation { slice: Slice { skip: 0, rows }, ..relation })
     }
@@ -428,7 +455,7 @@ impl<'a> Lowering<'a> {
         let relation = self.relation(&limit.input)?;
         let (skip, fetch) = match (limit.get_skip_type()?, limit.get_fetch_type()?) {
             (SkipType::Literal(skip), FetchType::Literal(fetch)) => (skip as u64, fetch.map(|fetch| fetch as u64)),
-            _ => return Err(SqlError::new("LIMIT and OFFSET are numbers")),
+            _ => return Err(SqlError::new("LIMIT and OFFSET are numbers").about(&["limit", "offset"])),
         };
         let Slice { skip: before, rows } = relation.slice;
         // What is left of the rows that there were.
@@ -506,23 +533,42 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What is answered of the groups of the last step, where each column is one that tells them apart or is computed of their aggregates as estimates are.
+    /// What is answered of the groups of the last step, or of the last but one where that puts them in order, where each column is one that tells them apart or is computed of their aggregates as estimates are.
     fn shown_online(&self, relation: &Relation, names: &[String]) -> Option<OnlineAnswer> {
-        let Origin::Steps(steps) = &relation.origin else { return None };
+        let is_of = |origin: &Origin, step: usize| *origin == Origin::Steps(vec![step]);
+        let ordered = self.ordered.as_ref().filter(|ordered| is_of(&relation.origin, ordered.step));
+        let (of_groups, columns) = match ordered {
+            None => (relation, relation.columns.clone()),
+            Some(InOrder { before, outputs, .. }) => {
+                let before_sort = |expr: &Expr| {
+                    let put = |expr: Expr| match &expr {
+                        Expr::Column(column) => {
+                            let at = outputs.iter().position(|output| *output == column.name);
+                            Ok(at.map_or(Transformed::no(expr), |at| Transformed::yes(before.columns[at].clone())))
+                        }
+                        _ => Ok(Transformed::no(expr)),
+                    };
+                    Some(expr.clone().transform_up(put).ok()?.data)
+                };
+                (before, relation.columns.iter().map(before_sort).collect::<Option<Vec<_>>>()?)
+            }
+        };
+        let Origin::Steps(steps) = &of_groups.origin else { return None };
         let [step] = steps[..] else { return None };
         let Draft::Group(group) = &self.drafts[step] else { return None };
-        if !relation.keep.is_empty() {
+        if !relation.keep.is_empty() || !of_groups.keep.is_empty() {
             return None;
         }
-        let mut answer = OnlineAnswer { keys: Vec::new(), values: Vec::new() };
-        for (name, column) in names.iter().zip(&relation.columns) {
+        let order_by = ordered.and_then(|ordered| ordered.key.clone()).unwrap_or_default();
+        let mut answer = OnlineAnswer { keys: Vec::new(), values: Vec::new(), order_by };
+        for (name, column) in names.iter().zip(&columns) {
             let key = match column {
                 Expr::Column(column) => group.by.iter().position(|by| *by == column.name),
                 _ => None,
             };
             match key {
                 Some(key) => answer.keys.push((name.clone(), key)),
-                None => answer.values.push((name.clone(), group.of_aggregates(column, &relation.schema)?)),
+                None => answer.values.push((name.clone(), group.of_aggregates(column, &of_groups.schema)?)),
             }
         }
         Some(answer)

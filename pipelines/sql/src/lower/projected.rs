@@ -134,7 +134,7 @@ impl Input {
 /// Refuses what reads the number that a row has in its part: rows have none.
 pub(super) fn without_number<'a>(mut read: impl Iterator<Item = &'a Expr>) -> Result<(), SqlError> {
     match read.any(|expr| expr.column_refs().iter().any(|column| column.name == ROW_NUMBER)) {
-        true => Err(SqlError::new(NO_WINDOW)),
+        true => Err(SqlError::new(NO_WINDOW).about(&["over"])),
         false => Ok(()),
     }
 }

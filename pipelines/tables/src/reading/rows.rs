@@ -10,7 +10,7 @@ use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
 use super::computed::Computing;
-use super::{Condition, Opener, Reading, pages};
+use super::{ALL_ROWS, Condition, Opener, Reading, pages};
 use crate::TableError;
 use crate::sources::text::TextState;
 use crate::sources::{
@@ -149,6 +149,18 @@ impl TableFile {
         Ok(TableRows { file: self, state, rows: Some(rows), at, within })
     }
 
+    /// Whether rows of it can be passed over for less than it takes to read them.
+    pub(crate) fn passes_over_rows(&self) -> bool {
+        matches!(self.source, Source::Parquet(_)) && !self.leaves_out
+    }
+
+    /// The rows of these ranges of a split, in order and apart from each other, of a file that can pass over others; all of them where it cannot. They are counted as if there were no others.
+    pub(crate) fn read_ranges(&self, split: usize, ranges: &[Range<u64>]) -> Result<TableRows<'_>, SourceError> {
+        let Source::Parquet(file) = &self.source else { return self.read(ToRead::whole(split, None), ALL_ROWS) };
+        let rows: SourceRows = Box::new(file.read_ranges(split, &self.read, ranges, &self.budget)?);
+        Ok(TableRows { file: self, state: None, rows: Some(rows), at: 0, within: ALL_ROWS })
+    }
+
     /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those of the run and within the numbers, and of those of pages that may meet the condition;
     /// `None`: all of them. How many rows before one meet a condition is not known.
     fn ranges(
@@ -278,6 +290,11 @@ impl ReadRows {
     fn none(batch: RecordBatch, split: usize) -> Self {
         let place = InSplit { state: None, first: 0, kept: None, passed: 0 };
         Self { batch, split, first_row: 0, place, source: None, memory: None }
+    }
+
+    /// Which row of its split one of them is.
+    pub(crate) fn row_of_split(&self, row: usize) -> u64 {
+        self.place.row(row)
     }
 
     /// The first of them, as many at most, and whether there are more.

@@ -1,7 +1,7 @@
 //! What a task that passes rows on makes of them: as few as it can with little memory and work.
 //!
 //! Rows are *collected*: those of a group become one, as long as the groups fit the caches of a processor. When there are more, it depends on what that was good for. Where
-//! collecting halves what there is, the groups are passed on and collecting begins anew: input that is in some order has all rows of a group near each other. Where it does not, rows are *passed on* as they
+//! collecting has made a fifth less of what there is, it goes on, with up to as many groups as there is memory for: the more there are, the more rows meet theirs. A row that does costs less than one that is passed on, even where it waits for memory. Where it was good for half then, groups are passed on, and collecting begins anew. Where it was not, rows are *passed on* as they
 //! are from then on, for a while: to look each one up in a table that is too large for the caches costs more than it saves, and as they are they have fewer bytes. Rows of groups that were
 //! met very often go on being collected even then: so no partition gets many rows of one group, however rows are distributed.
 //!
@@ -24,12 +24,16 @@ use crate::block::{Gather, Pick};
 use crate::jobs::budget::Unordered;
 use crate::sources::{MemoryBudget, Reservation};
 
-/// Groups, and values of groups, that are collected at a time.
-const ENTRIES_MAX: usize = 1 << 16;
+/// Groups, and values of groups, that are collected before it is seen what that is good for.
+pub(super) const ENTRIES_MIN: usize = 1 << 16;
+/// Those that are collected at a time, at most.
+pub(super) const ENTRIES_MAX: usize = 1 << 19;
 /// Collecting goes on where it makes one of so many.
 pub(super) const REDUCTION_MIN: u64 = 2;
-/// Rows that are passed on before it is tried again.
-const ROWS_PASSED: u64 = 16 * ENTRIES_MAX as u64;
+/// It goes on with more groups where it makes four of so many.
+const FOUR_OF: u64 = 5;
+/// For each group that was collected in vain so many rows are passed on before it is tried again.
+const ROWS_PASSED: u64 = 16;
 /// A group of so many rows, among those that were collected at a time, is met often; of so many groups at most.
 const OFTEN: u64 = 32;
 const OFTEN_MAX: usize = 1024;
@@ -42,6 +46,8 @@ pub(super) struct Collector<'a> {
     partitions: usize,
     grouping: Arc<Grouping>,
     combiner: Combiner,
+    /// Groups, and values of groups, that are collected at a time, at most.
+    entries_max: usize,
     state: State,
     /// Messages that are passed on, by the numbers of their kinds.
     passed: Vec<Passed>,
@@ -49,11 +55,14 @@ pub(super) struct Collector<'a> {
 }
 
 enum State {
-    /// Groups, and values of groups, were met so often since it began.
-    Collecting { met: u64 },
+    /// Groups, and values of groups, were met so often since it began. `until`: how many of them there are when it is seen what that is good for.
+    Collecting { met: u64, until: usize },
     /// So many rows go on being passed on. `some_are_collected`: those of groups that are met often.
     Passing { rows: u64, some_are_collected: bool },
 }
+
+/// It begins.
+const COLLECTING: State = State::Collecting { met: 0, until: ENTRIES_MIN };
 
 /// Messages of one kind.
 #[derive(Default)]
@@ -69,13 +78,15 @@ impl<'a> Collector<'a> {
     pub(super) fn new(
         grouping: &Arc<Grouping>,
         cuts: &'a Cuts,
+        entries_max: usize,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, TableError> {
         Ok(Self {
             finder: cuts.finder(),
             partitions: cuts.partitions(),
             combiner: Combiner::new(grouping, budget)?,
-            state: State::Collecting { met: 0 },
+            entries_max: entries_max.max(ENTRIES_MIN),
+            state: COLLECTING,
             passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
             memory: Reservation::none(budget),
             grouping: grouping.clone(),
@@ -89,11 +100,12 @@ impl<'a> Collector<'a> {
     pub(super) fn add(&mut self, kind: Kind, message: &RecordBatch) -> Result<bool, Unordered> {
         let rows = message.num_rows() as u64;
         match &mut self.state {
-            State::Collecting { met } => {
+            State::Collecting { met, until } => {
+                let until = *until;
                 // A row has a group and a value of each argument whose values are counted.
                 *met += if kind == Kind::Rows { rows * (1 + self.grouping.values.len() as u64) } else { rows };
                 self.combiner.add(kind, message)?;
-                if self.combiner.entries() >= ENTRIES_MAX {
+                if self.combiner.entries() >= until {
                     self.decide()?;
                 }
                 Ok(false)
@@ -104,8 +116,8 @@ impl<'a> Collector<'a> {
                 self.pass_on(kind, message, some_are_collected)?;
                 if is_over {
                     self.flush(&[])?;
-                    self.state = State::Collecting { met: 0 };
-                } else if self.combiner.entries() >= 2 * ENTRIES_MAX {
+                    self.state = COLLECTING;
+                } else if self.combiner.entries() >= 2 * ENTRIES_MIN {
                     let often: Vec<u32> = (0..self.combiner.groups().len() as u32).collect();
                     self.flush(&often)?;
                 }
@@ -116,16 +128,22 @@ impl<'a> Collector<'a> {
 
     /// Goes on collecting, or passes on what comes.
     fn decide(&mut self) -> Result<(), Unordered> {
-        let State::Collecting { met } = self.state else { return Ok(()) };
-        if met >= REDUCTION_MIN * self.combiner.entries() as u64 {
-            self.state = State::Collecting { met: 0 };
+        let State::Collecting { met, until } = &mut self.state else { return Ok(()) };
+        let entries = self.combiner.entries();
+        if entries < self.entries_max && 4 * *met >= FOUR_OF * entries as u64 {
+            *until = (2 * entries).min(self.entries_max);
+            return Ok(());
+        }
+        if *met >= REDUCTION_MIN * entries as u64 {
+            self.state = COLLECTING;
             return self.flush(&[]);
         }
         let rows = self.combiner.rows();
         let mut often: Vec<u32> = (0..rows.len() as u32).filter(|group| rows[*group as usize] >= OFTEN).collect();
         often.sort_by_key(|group| std::cmp::Reverse(rows[*group as usize]));
         often.truncate(OFTEN_MAX);
-        self.state = State::Passing { rows: ROWS_PASSED, some_are_collected: !often.is_empty() };
+        let rows = ROWS_PASSED * entries as u64;
+        self.state = State::Passing { rows, some_are_collected: !often.is_empty() };
         self.flush(&often)
     }
 

@@ -10,7 +10,7 @@ use exobus_store::{Block, ObjectWriter};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::collector::{Collector, Parts};
+use super::collector::{Collector, ENTRIES_MIN, Parts};
 use super::query::{Asked, Grouping, Kind};
 use super::sampled::{OfBlocks, Telling};
 use crate::block::{Limits, Messages};
@@ -29,10 +29,12 @@ pub(super) struct MapParams {
     pub(super) reading: Reading,
     pub(super) asked: Asked,
     pub(super) row_bytes_max: RowLimit,
+    /// Groups that are collected at a time, at most.
+    pub(super) entries_max: u64,
 }
 
 /// Rows of some splits, those of groups put together as far as that helps, as an object with a part for each partition; its second output says how many rows there were.
-#[task(name = "group.map", deterministic = true)]
+#[task(name = "group.map", version = 2, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     map_pieces(context, params, None)
 }
@@ -50,7 +52,8 @@ pub(super) fn map_pieces(
     let reader = PieceReader::new(&params.reading, &table.schema, params.row_bytes_max, &budget)?;
     let reader = if telling.is_some() { reader.keeping() } else { reader };
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
-    let mut collector = Collector::new(&grouping, &cuts, &budget.shared()).map_err(of_table)?;
+    let entries_max = params.entries_max as usize;
+    let mut collector = Collector::new(&grouping, &cuts, entries_max, &budget.shared()).map_err(of_table)?;
     let of_blocks = telling.map(|telling| OfBlocks::new(&grouping, telling, &budget.shared())).transpose();
     let mut of_blocks = of_blocks.map_err(|error| budget.of_groups(error))?;
     let (mut read, mut kept) = (0, Vec::new());
@@ -124,7 +127,8 @@ pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Resul
         let bytes = pieces::bytes(with_rows().map(Block::parts), &parts);
         for part in parts {
             context.check_cancelled()?;
-            let mut collector = Collector::new(&grouping, &everything, &budget.shared()).map_err(of_table)?;
+            let collector = Collector::new(&grouping, &everything, ENTRIES_MIN, &budget.shared());
+            let mut collector = collector.map_err(of_table)?;
             for block in with_rows() {
                 read.add(each_message(&grouping, block.part(part), |kind, message| {
                     collector.add(kind, message).map(drop).map_err(|error| budget.of_groups(error))

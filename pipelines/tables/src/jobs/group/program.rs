@@ -16,6 +16,7 @@ use exobus_shuffle::{Job, Plan, Sizes};
 use serde_bytes::ByteBuf;
 
 use super::ExplainedGroup;
+use super::collector::{ENTRIES_MAX, ENTRIES_MIN};
 use super::exchange::{MapParams, MergeParams, map, merge};
 use super::partial::Partial;
 use super::query::{Asked, GroupQuery};
@@ -29,7 +30,8 @@ use crate::jobs::described::{Described, DescribedFile, DescribedSplit, LOOK_BYTE
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::parts::{options, two};
 use crate::jobs::rewrite::{
-    Arrangement, MAP_SPLITS_MAX, Rewrite, Rewritten, check_splits, cuts, map_bytes, map_outside_bytes, maps, sampled,
+    Arrangement, BATCHES_PER_FILE, BATCHES_PER_PARTITION_OF_GROUPS, MAP_SPLITS_MAX, Rewrite, Rewritten, check_splits,
+    cuts, map_bytes, map_outside_bytes, maps, sampled,
 };
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
@@ -46,6 +48,8 @@ const GROUP_BYTES: u64 = 96;
 const AGGREGATE_BYTES: u64 = 64;
 /// The groups that executors aggregate side by side take this share of the store of a node together, each as much as the others: what they read and what they make of it has room beside that.
 const GROUPS_SHARE: u64 = 4;
+/// The same of groups that maps collect.
+const COLLECTED_SHARE: u64 = 8;
 
 /// A job as strategies run it.
 struct Exchange<'a> {
@@ -60,10 +64,36 @@ struct Exchange<'a> {
     columns: u64,
     /// What the groups of a partition take beside the store, about.
     groups_bytes: u64,
+    collected: Collected,
     sampled: Option<Sampled<'a>>,
     /// The second output of each map, and of the reduce of each partition.
     mapped: RefCell<Vec<ObjectRef>>,
     reduced: RefCell<BTreeMap<u32, ObjectRef>>,
+}
+
+/// Groups that a map collects at a time.
+#[derive(Clone, Copy)]
+struct Collected {
+    /// How many, at most.
+    entries_max: u64,
+    /// What one takes, about, while there are more and more of them.
+    entry_bytes: u64,
+}
+
+impl Collected {
+    /// Of a query over rows that have so many bytes of values each, on such nodes.
+    fn of(query: &GroupQuery, row_bytes: u64, sizes: Sizes) -> Self {
+        // What grows is there twice for a moment.
+        let entry_bytes = 2 * (row_bytes + GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);
+        let at_once = sizes.memory_bytes / (COLLECTED_SHARE * u64::from(sizes.executors_per_node.max(1)));
+        Self { entries_max: (at_once / entry_bytes).clamp(ENTRIES_MIN as u64, ENTRIES_MAX as u64), entry_bytes }
+    }
+
+    /// Bytes of memory beside what each map takes for some groups, of a map that reads these.
+    fn bytes(&self, pieces: &[Piece]) -> u64 {
+        let rows: u64 = pieces.iter().flat_map(|piece| &piece.file.splits).map(|split| split.rows_about()).sum();
+        self.entries_max.min(rows).saturating_sub(ENTRIES_MIN as u64) * self.entry_bytes
+    }
 }
 
 /// What reads blocks in another order than their own.
@@ -81,9 +111,10 @@ impl Job for Exchange<'_> {
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
         let pieces = &self.maps[index];
         let (reading, asked) = (self.reading.clone(), self.asked.clone());
-        let params = MapParams { reading, asked, row_bytes_max: self.row_bytes_max };
-        let beside = self.reading.options.beside_bytes();
-        let options = options(place, map_outside_bytes(pieces, self.columns) + beside);
+        let entries_max = self.collected.entries_max;
+        let params = MapParams { reading, asked, row_bytes_max: self.row_bytes_max, entries_max };
+        let more = self.reading.options.beside_bytes() + self.collected.bytes(pieces);
+        let options = options(place, map_outside_bytes(pieces, self.columns) + more);
         let read = futures.put_value(pieces)?;
         let args = [self.layout.arg(), self.cuts.arg(), read.arg()];
         let [parts, mapped] = match &self.sampled {
@@ -132,6 +163,7 @@ struct Planned<'a> {
     sampled: Option<Sampled<'a>>,
     plan: Plan,
     groups_bytes: u64,
+    collected: Collected,
     /// What each strategy would do, the one first that is taken unless another one is told.
     estimates: Vec<Estimate>,
 }
@@ -187,7 +219,8 @@ impl<'a> Planned<'a> {
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
         let groups_bytes = LOOK_BYTES + (all_groups / u64::from(plan.partitions)).min(at_once);
         let estimates = auto::estimates(sizes, maps.len(), &plan);
-        Ok(Self { described, asked, written, sizes, maps, sampled, plan, groups_bytes, estimates })
+        let collected = Collected::of(query, value_bytes / rows.max(1), sizes);
+        Ok(Self { described, asked, written, sizes, maps, sampled, plan, groups_bytes, collected, estimates })
     }
 }
 
@@ -206,7 +239,7 @@ pub(super) async fn explain(
         true => Partial::of_all(map_rows),
         false => {
             let layout = futures.put(&described.layout)?;
-            let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, 1).await?;
+            let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, (1, BATCHES_PER_FILE)).await?;
             Partial::new(keys, map_rows)
         }
     };
@@ -299,7 +332,7 @@ pub(super) async fn run(
     (rewrite, query): (Rewrite, GroupQuery),
     sampler: Option<&dyn Sampler>,
 ) -> Result<Rewritten, JobError> {
-    let Planned { described, asked, written, sizes, maps, sampled, plan, groups_bytes, estimates } =
+    let Planned { described, asked, written, sizes, maps, sampled, plan, groups_bytes, collected, estimates } =
         Planned::of(&futures, &rewrite, &query, sampler).await?;
     let strategy = rewrite.strategy.unwrap_or(estimates[0].strategy);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
@@ -308,7 +341,7 @@ pub(super) async fn run(
     futures.plan_stage("group.reduce", u64::from(plan.partitions), sizes.input_bytes)?;
     let layout = futures.put(&described.layout)?;
     let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
-    let cuts = cuts(&futures, &described, &by_key, &layout, plan.partitions).await?;
+    let cuts = cuts(&futures, &described, &by_key, &layout, (plan.partitions, BATCHES_PER_PARTITION_OF_GROUPS)).await?;
     let schema = written.schema().clone();
     let rows = described.rows();
     let exchange = Exchange {
@@ -321,6 +354,7 @@ pub(super) async fn run(
         row_bytes_max: RowLimit::of(sizes),
         columns: schema.fields().len() as u64 + 2,
         groups_bytes,
+        collected,
         sampled,
         mapped: RefCell::default(),
         reduced: RefCell::default(),

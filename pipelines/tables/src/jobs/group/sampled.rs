@@ -12,7 +12,8 @@ use arrow_array::{
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, Schema, SchemaRef};
-use arrow_select::take::take;
+use arrow_select::concat::concat_batches;
+use arrow_select::take::{take, take_record_batch};
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::{Arg, JobError, TaskOptions};
@@ -25,13 +26,13 @@ use super::combiner::Combiner;
 use super::exchange::{MapParams, map_pieces};
 use super::query::{Asked, Grouping, Kind};
 use super::reduce::{chosen_rows, streamed, written_layout};
-use super::{GroupQuery, GroupTable, program};
+use super::{GroupQuery, GroupTable, Top, program};
 use crate::aggregates::Estimated;
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::parts::next_rows;
 use crate::jobs::rewrite::Rewritten;
 use crate::jobs::table::Table;
-use crate::semantics::conformed;
+use crate::semantics::{KeyColumn, KeyEncoder, conformed};
 use crate::sources::{MemoryBudget, Reservation};
 
 /// Rows of a run of pages that is a block, at least.
@@ -153,16 +154,37 @@ pub fn map_blocks(
     map_pieces(context, params.0, telling)
 }
 
-/// Calls `each` with rows that are to be written, until it says that it has seen enough. `layout`: the argument that is their layout; all arguments from `first` on, which are streams, have rows.
+/// Calls `each` with rows that are to be written, until it says that it has seen enough. `layout`: the argument that is their layout; all arguments from `first` on, which are streams, have rows. `order_by`: where there are any, `each` is
+/// called once, with all rows in this order: they are few.
 ///
 /// # Errors
-/// Those of reading and of `each`.
+/// Those of reading and of `each`; columns that are not there or have no order.
 pub fn read_rows(
     context: &mut TaskContext<'_>,
     (layout, first): (usize, usize),
+    order_by: &[KeyColumn],
     mut each: impl FnMut(&RecordBatch) -> Result<ControlFlow<()>, TaskError>,
 ) -> Result<(), TaskError> {
     let (budget, layout) = (TaskBudget::new(context), written_layout(context, layout)?);
+    if !order_by.is_empty() {
+        let (mut batches, mut memory) = (Vec::new(), Vec::new());
+        for arg in first..context.args() {
+            for reader in context.readers(arg) {
+                let mut stream = streamed(&layout, reader);
+                while let Some((rows, of_rows)) = next_rows(&mut stream, &budget)? {
+                    batches.push(rows);
+                    memory.push(of_rows);
+                }
+            }
+        }
+        let rows = concat_batches(layout.schema(), &batches).map_err(TaskError::fatal)?;
+        let encoder = KeyEncoder::new(rows.schema_ref(), order_by).map_err(of_table)?;
+        let keys = encoder.encode(&rows).map_err(of_table)?;
+        let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
+        order.sort_by(|one, other| keys.get(*one as usize).cmp(keys.get(*other as usize)));
+        let rows = take_record_batch(&rows, &UInt32Array::from(order)).map_err(TaskError::fatal)?;
+        return each(&rows).map(drop);
+    }
     for arg in first..context.args() {
         for reader in context.readers(arg) {
             let mut stream = streamed(&layout, reader);
@@ -316,6 +338,7 @@ impl<'a> OfBlocks<'a> {
 
 /// The groups of a query as rows that may be written, before all of the table was read.
 pub struct Shown {
+    /// Which groups are shown, in which order.
     query: GroupQuery,
     grouping: Arc<Grouping>,
     /// What is written, with nulls where nothing is known.
@@ -323,14 +346,18 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Of a task whose first two arguments are those of [`SampledMap::shown`].
+    /// Of a task whose first two arguments are those of [`SampledMap::shown`]. `order_by`: what groups are ordered by when they are shown; nothing: as they are written.
     ///
     /// # Errors
     /// They are others.
-    pub fn of(context: &TaskContext<'_>, query: GroupQuery) -> Result<Self, TaskError> {
+    pub fn of(context: &TaskContext<'_>, query: GroupQuery, order_by: &[KeyColumn]) -> Result<Self, TaskError> {
         let table = Table::of(context)?;
         let grouping = Asked::new(query.clone()).grouping(&table.schema)?;
         let written = nullable(written_layout(context, 1)?.schema());
+        let mut query = query;
+        if !order_by.is_empty() {
+            query.top = Some(Top { rows: u64::MAX, order_by: order_by.to_vec(), per: Vec::new() });
+        }
         Ok(Self { query, grouping, written })
     }
 

@@ -16,7 +16,7 @@ use super::FrequentKey;
 use super::exchange::Arranged;
 use super::query::Side;
 use crate::jobs::described::Described;
-use crate::jobs::rewrite::sampled;
+use crate::jobs::rewrite::{BATCHES_PER_FILE, sampled};
 
 /// Bytes of a place behind a key.
 const PLACE_BYTES: usize = size_of::<u64>();
@@ -119,7 +119,10 @@ async fn samples(
     let sample = async |side: Side| {
         let (table, layout) = (&described[side as usize], &layouts[side as usize]);
         let (cuts, rows) = match table.splits().next() {
-            Some(_) => sampled(futures, table, (arranged.of(side), !kind.keeps(side)), layout, files).await?,
+            Some(_) => {
+                sampled(futures, table, (arranged.of(side), !kind.keeps(side)), layout, (files, BATCHES_PER_FILE))
+                    .await?
+            }
             None => (Vec::new(), 0),
         };
         Ok::<_, JobError>(Sample { cuts, weight: table.value_bytes() / rows.max(1) as u64 + 1 })

@@ -19,8 +19,9 @@ const CUT_KEY_MAX: usize = 256;
 /// So many splits are looked at, at least, and so many for each file.
 const SPLITS_MIN: usize = 32;
 const SPLITS_PER_FILE: usize = 4;
-/// Batches that are looked at for each file, and in all at least.
-const BATCHES_PER_FILE: u64 = 8;
+/// Batches that are looked at for each file, and in all at least. Groups are in many partitions that are small, and may differ in how many they have: fewer batches are looked at for each.
+pub(in crate::jobs) const BATCHES_PER_FILE: u64 = 8;
+pub(in crate::jobs) const BATCHES_PER_PARTITION_OF_GROUPS: u64 = 2;
 const BATCHES_MIN: u64 = 64;
 /// Keys that are sampled for each file, and in all at least and at most.
 const KEYS_PER_FILE: u64 = 40;
@@ -46,13 +47,13 @@ pub(in crate::jobs) fn is_before(cut: &[u8], key: &[u8], place: u64) -> bool {
     }
 }
 
-/// The cuts between so many files.
+/// The cuts between so many partitions, for each of which so many batches of rows are looked at.
 pub(in crate::jobs) async fn cuts(
     futures: &Futures,
     described: &Described,
     arrangement: &Arrangement,
     layout: &ObjectRef,
-    partitions: u32,
+    (partitions, batches_each): (u32, u64),
 ) -> Result<Cuts, JobError> {
     if partitions == 1 || described.splits().next().is_none() {
         return Cuts::from_sample(Vec::new(), partitions as usize).map_err(JobError::program);
@@ -60,7 +61,8 @@ pub(in crate::jobs) async fn cuts(
     match arrangement.seed() {
         Some(seed) => even_cuts(futures, &Counted::of(described)?, seed, partitions).await,
         None => {
-            let (keys, _) = sampled(futures, described, (arrangement, false), layout, partitions).await?;
+            let (keys, _) =
+                sampled(futures, described, (arrangement, false), layout, (partitions, batches_each)).await?;
             if keys.is_empty() {
                 // Nobody knows a key: all rows, if there are any, are before every cut.
                 return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
@@ -70,13 +72,13 @@ pub(in crate::jobs) async fn cuts(
     }
 }
 
-/// Cuts before rows of some splits that stand for all, and how many rows these are. `drops_nulls`: rows whose key has a null go to no partition, so there are no cuts before them.
+/// Cuts before rows of some splits that stand for all, of which so many batches are looked at for each partition, and how many rows these are. `drops_nulls`: rows whose key has a null go to no partition, so there are no cuts before them.
 pub(in crate::jobs) async fn sampled(
     futures: &Futures,
     described: &Described,
     (arrangement, drops_nulls): (&Arrangement, bool),
     layout: &ObjectRef,
-    partitions: u32,
+    (partitions, batches_each): (u32, u64),
 ) -> Result<(Vec<Vec<u8>>, usize), JobError> {
     let read = (0..).zip(described.numbered_splits()).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
     let splits: Vec<Piece> = read.map(|(before, (file, split))| Piece::new(file, split, before)).collect();
@@ -87,7 +89,7 @@ pub(in crate::jobs) async fn sampled(
         |pieces: &[Piece]| count <= SPLITS_MIN || pieces.iter().all(|piece| piece.file.splits[0].state.is_none());
     let batches = |piece: &Piece| piece.file.splits[0].rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
     let all: u64 = pieces.iter().map(batches).sum();
-    let every = (all / (u64::from(partitions) * BATCHES_PER_FILE).max(BATCHES_MIN)).max(1);
+    let every = (all / (u64::from(partitions) * batches_each).max(BATCHES_MIN)).max(1);
     let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
     let keys = (wanted * every).div_ceil(all.max(1)).max(1) as usize;
     let tasks = pieces.chunks(SPLITS_PER_TASK).map(|pieces| {

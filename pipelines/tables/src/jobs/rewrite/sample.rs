@@ -1,5 +1,7 @@
 //! Rows that stand for others: what cuts between files are made of.
 
+use std::ops::Range;
+
 use arrow_array::{Array as _, UInt32Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{Schema, SchemaRef};
@@ -16,6 +18,7 @@ use crate::jobs::budget::{TaskBudget, of_table};
 use crate::jobs::table::{Piece, Table};
 use crate::reading::{ALL_ROWS, Reading, TableReader, ToRead};
 use crate::semantics::{KeyColumn, KeyEncoder, conformed};
+use crate::sources::BATCH_ROWS_MAX;
 
 /// What `sample` is told. Its only argument is the layout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,6 +53,18 @@ impl SampledBatches {
     }
 }
 
+impl SampleParams {
+    /// The rows that are looked at of a split that has so many.
+    fn ranges(&self, first_place: u64, rows: u64) -> Vec<Range<u64>> {
+        let of_batch = |number: u64| {
+            let from = number * BATCH_ROWS_MAX as u64;
+            from..(from + BATCH_ROWS_MAX as u64).min(rows)
+        };
+        let batches = 0..rows.div_ceil(BATCH_ROWS_MAX as u64);
+        batches.filter(|number| self.look.is_at(first_place, *number)).map(of_batch).collect()
+    }
+}
+
 /// Cuts at rows at even distances in some splits; one without bytes stands for a row that is left out.
 #[task(name = "table.sample", deterministic = true)]
 pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<ByteBuf>, TaskError> {
@@ -64,27 +79,39 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
         let file =
             piece.file.open(&reader, &params.reading, Access::Ranges).map_err(|error| budget.of_source(error))?;
         for (split, first_place, described) in piece.splits() {
-            let (mut place, mut number) = (first_place, 0);
-            for rows in
-                file.read(ToRead::whole(split, described.state), ALL_ROWS).map_err(|error| budget.of_source(error))?
-            {
+            // What says how many rows it has, and can pass over others, is read where it is looked at alone.
+            let ranges =
+                described.rows.filter(|_| file.passes_over_rows()).map(|rows| params.ranges(first_place, rows));
+            let read = match &ranges {
+                Some(ranges) if ranges.is_empty() => continue,
+                Some(ranges) => file.read_ranges(split, ranges),
+                None => file.read(ToRead::whole(split, described.state), ALL_ROWS),
+            };
+            let mut number = 0;
+            for rows in read.map_err(|error| budget.of_source(error))? {
                 context.check_cancelled()?;
                 let rows = rows.map_err(|error| budget.of_source(error))?;
                 let batch = &rows.batch;
                 if batch.num_rows() == 0 {
                     continue;
                 }
-                let is_looked_at = params.look.is_at(first_place, number);
+                let is_looked_at = ranges.is_some() || params.look.is_at(first_place, number);
                 number += 1;
                 if !is_looked_at {
-                    place += batch.num_rows() as u64;
                     continue;
                 }
-                let (count, keys) = (batch.num_rows(), params.keys.min(batch.num_rows()));
-                let chosen = UInt32Array::from_iter_values((0..keys).map(|at| (at * count / keys) as u32));
+                let first_row = if ranges.is_some() { rows.row_of_split(0) } else { rows.first_row };
+                let place = first_place + first_row;
+                // Rows at even distances in what is looked at, as far as they are in the batch.
+                let read = first_row..first_row + batch.num_rows() as u64;
+                let looked_at = ranges.iter().flatten().find(|range| range.contains(&first_row));
+                let within = looked_at.unwrap_or(&read);
+                let (count, keys) = (within.end - within.start, (params.keys as u64).min(within.end - within.start));
+                let chosen = (0..keys).map(|at| within.start + at * count / keys).filter(|row| read.contains(row));
+                let chosen = UInt32Array::from_iter_values(chosen.map(|row| (row - read.start) as u32));
                 let taken = match batch.num_columns() {
                     // All rows of a file without the columns of the key are alike.
-                    0 => batch.slice(0, keys),
+                    0 => batch.slice(0, chosen.len()),
                     _ => take_record_batch(batch, &chosen).map_err(TaskError::fatal)?,
                 };
                 let taken = conformed(&taken, &schema).map_err(|error| {
@@ -102,7 +129,6 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
                     true => ByteBuf::new(),
                     false => ByteBuf::from(cuts::cut(keys.get(at), place_of(at))),
                 }));
-                place += count as u64;
                 if params.look == SampledBatches::First {
                     break;
                 }
