@@ -1,7 +1,9 @@
 //! Queries that answer early, in nodes of this process.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -43,10 +45,16 @@ impl Table {
         Self::of_files(blocks / 4 * GROUP_ROWS, GROUP_ROWS as u64)
     }
 
-    /// Of files of so many rows each, in row groups of so many.
-    fn of_files(file_rows: i64, group_rows: u64) -> Self {
+    /// Without a file.
+    fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("in")).unwrap();
+        Self { folder }
+    }
+
+    /// Of files of so many rows each, in row groups of so many.
+    fn of_files(file_rows: i64, group_rows: u64) -> Self {
+        let Self { folder } = Self::empty();
         let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
         for (file, from) in (0..4).map(|file| (file, file * file_rows)) {
             let rows: Vec<_> = (from..from + file_rows).map(row).collect();
@@ -164,6 +172,84 @@ async fn blocks_of_large_row_groups_are_runs_of_their_pages() {
     }
 }
 
+/// Rows of a file of CSV, with line ends within quotes.
+fn csv(rows: Range<i64>) -> String {
+    let mut text = "city,paid,number,said\n".to_owned();
+    for number in rows {
+        let (city, paid, _) = row(number);
+        let paid = paid.map_or(String::new(), |paid| paid.to_string());
+        writeln!(text, "{city},{paid},{number},\"{}\"", said(number).replace('"', "\"\"")).unwrap();
+    }
+    text
+}
+
+/// The same as JSON lines.
+fn json_lines(rows: Range<i64>) -> String {
+    let mut text = String::new();
+    for number in rows {
+        let (city, paid, _) = row(number);
+        let row = json!({"city": city, "paid": paid, "number": number, "said": said(number)});
+        writeln!(text, "{row}").unwrap();
+    }
+    text
+}
+
+/// A text that has quotes and line ends.
+fn said(number: i64) -> String {
+    "he said, \"no\"\n".repeat(number as usize % 9)
+}
+
+/// Files of some MiB, and a small one.
+#[tokio::test]
+async fn blocks_of_text_are_small_enough_that_groups_have_bounds_early() {
+    let formats: [(&str, fn(Range<i64>) -> String); 2] = [("csv", csv), ("jsonl", json_lines)];
+    for (extension, of) in formats {
+        let table = Table::empty();
+        for (file, rows) in [0..40_000, 40_000..80_000, 80_000..80_100].into_iter().enumerate() {
+            fs::write(table.path(&format!("in/{file}.{extension}")), of(rows)).unwrap();
+        }
+        let aggregates = "count(*) as n, sum(paid) as paid, first(number) as first, max(said) as said";
+        let batch = table.group("batch", &["city"], aggregates);
+        table.run((2, 256 * MIB), async move |futures| group(futures, batch).await).await.0.unwrap();
+        for (number, node) in [(1, 96 * MIB), (2, 256 * MIB)].into_iter().enumerate() {
+            let output = format!("online {number}");
+            let query = OnlineGroup { seed: 11, ..OnlineGroup::new(table.group(&output, &["city"], aggregates)) };
+            let (_, shown) = table.online(node, query).await;
+            assert_eq!(table.files(&output), table.files("batch"), "{extension}, {node:?}");
+            let answer = shown.last().unwrap();
+            assert!(answer.blocks > 90 && answer.rows_seen == 80_100, "{extension}: {answer:?}");
+            let paid = |snapshot: &Snapshot| {
+                snapshot.groups.iter().find(|group| group.key == [json!("city 0")]).unwrap().values[1].clone()
+            };
+            let truth = number_of(&paid(answer).estimate);
+            let bounds = shown.iter().filter(|snapshot| !snapshot.is_final).map(paid);
+            let bounds: Vec<_> = bounds.filter_map(|value| value.low.zip(value.high)).collect();
+            assert!(bounds.len() >= 3, "{extension}: {bounds:?}");
+            let are_right = bounds.iter().all(|(low, high)| (low..=high).contains(&&truth) && high / low < 1.5);
+            assert!(are_right, "{extension}: {bounds:?} of {truth}");
+        }
+    }
+}
+
+/// Half of the lines of a row are within quotes.
+#[tokio::test]
+async fn a_row_of_text_that_is_none_is_told_by_its_file_and_line_in_any_block() {
+    let table = Table::empty();
+    let row = |number: i64| format!("{number},\"two\nlines\"\n");
+    let rows = |of: Range<i64>| of.map(row).collect::<String>();
+    fs::write(table.path("in/0.csv"), "paid,said\n".to_owned() + &rows(0..30_000)).unwrap();
+    fs::write(table.path("in/1.csv"), format!("paid,said\n{}none,x\n{}", rows(0..30_000), rows(0..30_000))).unwrap();
+    let query = OnlineGroup { seed: 5, ..OnlineGroup::new(table.group("out", &[], "sum(paid)")) };
+    let error = table.run((2, 96 * MIB), async move |futures| online_group(futures, query).await).await.0.unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("1.csv, line 60002") && error.contains("\"none\""), "{error}");
+}
+
+/// A number as it is shown: a sum is an exact decimal, which JSON has as text.
+fn number_of(value: &Value) -> f64 {
+    value.as_f64().or_else(|| value.as_str()?.parse().ok()).unwrap()
+}
+
 fn check_shown(shown: &[Snapshot], blocks: u64) {
     let answer = shown.last().unwrap();
     assert!(answer.is_final && shown.iter().filter(|snapshot| snapshot.is_final).count() == 1);
@@ -177,8 +263,7 @@ fn check_shown(shown: &[Snapshot], blocks: u64) {
         for group in &snapshot.groups {
             let truth = truth[&group.key[0].to_string()];
             for (number, (value, exact)) in group.values.iter().zip(truth).enumerate() {
-                // A sum is an exact decimal, which JSON has as text.
-                let exact = exact.estimate.as_f64().or_else(|| exact.estimate.as_str()?.parse().ok()).unwrap();
+                let exact = number_of(&exact.estimate);
                 if snapshot.is_final {
                     assert_eq!(value.kind, Some(ShownKind::Exact));
                     continue;
@@ -241,7 +326,6 @@ async fn guaranteed_bounds_of_sums_and_means_follow_from_what_files_say_of_value
     let all = OnlineGroup { bounds, simultaneous: true, ..OnlineGroup::new(group("together")) };
     let (_, together) = table.online((2, 96 * MIB), all).await;
     assert_eq!((table.files("each"), shown.len()), (table.files("together"), together.len()));
-    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok()).unwrap();
     let truth = &shown.last().unwrap().groups;
     let mut narrower = 0;
     for (one, other) in shown.iter().zip(&together).filter(|(one, _)| !one.is_final) {
@@ -255,7 +339,8 @@ async fn guaranteed_bounds_of_sums_and_means_follow_from_what_files_say_of_value
                 }
                 assert_eq!((value.kind, with_others.kind), (Some(ShownKind::Guaranteed), value.kind), "{value:?}");
                 let (low, high) = (value.low.unwrap(), value.high.unwrap());
-                assert!((low..=high).contains(&number(&truth.estimate)), "{value:?} of {truth:?}");
+
+                assert!((low..=high).contains(&number_of(&truth.estimate)), "{value:?} of {truth:?}");
                 assert!(with_others.low.unwrap() <= low && high <= with_others.high.unwrap(), "{with_others:?}");
                 let (wrong, with_others) = (1.0 - value.level.unwrap(), 1.0 - with_others.level.unwrap());
                 assert!((wrong / with_others / one.groups_seen as f64 - 1.0).abs() < 1e-6, "{wrong} {with_others}");
@@ -333,10 +418,8 @@ async fn a_condition_that_no_row_meets_is_seen_to_be_met_by_few_blocks_at_most()
 
 #[tokio::test]
 async fn long_texts_are_shown_from_their_beginning() {
-    let table = Table::new(0);
+    let table = Table::empty();
     fs::write(table.path("in/long.csv"), format!("who,city\n{},x\n", "é".repeat(200_000))).unwrap();
-    fs::remove_file(table.path("in/0.parquet")).unwrap();
-    (1..4).for_each(|file| fs::remove_file(table.path(&format!("in/{file}.parquet"))).unwrap());
     let (answered, _) = table.online((1, 64 * MIB), OnlineGroup::new(table.group("out", &["city"], "max(who)"))).await;
     let shown = answered.snapshot.groups[0].values[0].estimate.as_str().unwrap().to_owned();
     assert!(shown.chars().count() == 501 && shown.ends_with('…'), "{}", shown.len());

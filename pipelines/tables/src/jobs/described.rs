@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::budget::TaskBudget;
-use super::describe::{Asked, Blocks, FileList, check_location, write_files, written};
+use super::describe::{Asked, Blocks, FileList, block_bytes, check_location, write_files, written};
 use super::output::WriteOptions;
 use super::rewrite::Folders;
 use crate::reading::{ReadOptions, Reading, TableFile, TableReader};
@@ -165,7 +165,10 @@ pub(super) fn describe(context: &mut TaskContext<'_>, params: DescribeParams) ->
     let form = params.writing.form(first)?;
     let types = types_of_text(&list.files, &reading, &budget)?;
     let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
-    let reading = ReadOptions { schema, ..reading };
+    // Types were inferred before: they are those that a batch has, too.
+    let split_bytes =
+        params.blocks.as_ref().map(|_| bytes_to_cut(&list.files, &reading).map(block_bytes)).transpose()?;
+    let reading = ReadOptions { schema, split_bytes, ..reading };
     let first = list.files.first().map_or(String::new(), |file| file.path.display().to_string());
     let DescribeParams { key, is_mapped, folders, blocks, .. } = params;
     let asked = Asked { reading, first, key, form, is_mapped, folders, blocks };
@@ -194,6 +197,15 @@ fn types_of_text(
         }
     }
     reading.types_of_text(&text, &budget.shared()).map_err(|error| budget.of_source(error))
+}
+
+/// Bytes of the files that are cut by bytes.
+fn bytes_to_cut(listed: &[DescribedFile], reading: &ReadOptions) -> Result<u64, TaskError> {
+    let of_file = |file: &DescribedFile| {
+        let format = reading.format(&Location::from(&file.path)).map_err(TaskError::request)?;
+        Ok(if format.is_text() || format == InputFormat::Arrow { file.status.bytes } else { 0 })
+    };
+    listed.iter().map(of_file).sum()
 }
 
 impl DescribedFile {

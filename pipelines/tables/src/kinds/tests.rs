@@ -113,6 +113,7 @@ fn what_a_table_is_read_and_written_by_is_told() {
         folders: None,
         needed: None,
         computed: None,
+        split_bytes: None,
     };
     let writing = WriteOptions {
         format: Some(OutputFormat::Arrow),

@@ -48,6 +48,9 @@ pub struct ReadOptions {
     /// What is computed of the columns of the files: rows have these columns instead, and `select` and `needed` are among them. `filter` is of columns of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computed: Option<Computed>,
+    /// How many bytes splits of text and of Arrow files have, where somebody wants smaller ones, once all files are listed; `None`: 64 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split_bytes: Option<u64>,
 }
 
 impl ReadOptions {
@@ -185,7 +188,7 @@ impl ReadOptions {
     /// How text is read, of whose columns these types are said.
     fn text(&self, types: NamedTypes, are_all: bool) -> TextOptions {
         let json = JsonOptions { mixed: self.json_mixed.unwrap_or_default(), read: self.read() };
-        TextOptions { dialect: None, json, types, are_all }
+        TextOptions { dialect: None, json, types, are_all, split_bytes: self.split_bytes }
     }
 
     /// The schema of the selected columns of a table whose files have all of these.

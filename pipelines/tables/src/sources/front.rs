@@ -15,7 +15,7 @@ use super::text::{self, Dialect, TextFile, TextState};
 use super::{InputFile, Place, SourceBatch, SourceError, Split, check_names};
 use crate::TableError;
 
-/// How text is read; nothing else asks for it.
+/// How text is read; of other formats only how large splits are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextOptions {
     /// As it is written; none: as the format has it.
@@ -26,6 +26,8 @@ pub struct TextOptions {
     pub types: NamedTypes,
     /// Whether these are the types of all columns of a table of which the files are some: nothing is inferred, and a file may lack columns.
     pub are_all: bool,
+    /// How many bytes splits have of text ([`TextFile::in_splits_of`]) and Arrow files ([`IpcFile::open_in_splits_of`]); `None`: [`text::SPLIT_BYTES`].
+    pub split_bytes: Option<u64>,
 }
 
 /// A file with rows.
@@ -122,13 +124,17 @@ impl Source {
         last: &LastDecoding,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, SourceError> {
-        let dialect = |of: Dialect| options.dialect.clone().unwrap_or(of);
+        let split_bytes = options.split_bytes.unwrap_or(text::SPLIT_BYTES);
+        let text = |file: InputFile, of: Dialect| {
+            let opened = TextFile::open(file, options.dialect.as_ref().unwrap_or(&of), budget)?;
+            Ok::<_, SourceError>(Self::Text(opened.in_splits_of(split_bytes)))
+        };
         let source = match format {
             InputFormat::Parquet => Self::Parquet(Arc::new(ParquetFile::open_after(file, last, budget)?)),
-            InputFormat::Csv => Self::Text(TextFile::open(file, &dialect(Dialect::csv()), budget)?),
-            InputFormat::Tsv => Self::Text(TextFile::open(file, &dialect(Dialect::tsv()), budget)?),
-            InputFormat::JsonLines => Self::Json(JsonFile::open(file, &options.json)?),
-            InputFormat::Arrow => Self::Ipc(Arc::new(IpcFile::open(file, budget)?)),
+            InputFormat::Csv => text(file, Dialect::csv())?,
+            InputFormat::Tsv => text(file, Dialect::tsv())?,
+            InputFormat::JsonLines => Self::Json(JsonFile::open(file, &options.json)?.in_splits_of(split_bytes)),
+            InputFormat::Arrow => Self::Ipc(Arc::new(IpcFile::open_in_splits_of(split_bytes, file, budget)?)),
             InputFormat::Records => Self::Records(RecordsFile::open(file)?),
         };
         check_names(source.file().name(), source.schema())?;

@@ -43,7 +43,7 @@ pub(in crate::jobs) struct Asked {
     pub(in crate::jobs) blocks: Option<Blocks>,
 }
 
-/// What is wanted of a table whose rows are read in blocks.
+/// What is wanted of a table whose rows are read in blocks. Splits of text and of Arrow files are smaller then: how many bytes they have is a part of how files are read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::jobs) struct Blocks {
     /// Row groups are cut into runs of whole pages, of so many rows each at least.

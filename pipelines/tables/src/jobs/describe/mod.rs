@@ -28,6 +28,7 @@ use self::asked::{Unified, unify};
 use self::chunk::{ChunkParams, LeaveOutParams, describe_chunk, leave_out};
 pub(super) use self::chunk::{check_location, write_files};
 pub(super) use self::list::{FileList, written};
+pub(super) use self::splits::block_bytes;
 use super::described::{DescribeParams, Described, DescribedFile, LOOK_BYTES, Looked, describe};
 use super::rewrite::{Folders, Rewrite};
 use crate::semantics::KeyColumn;

@@ -13,13 +13,21 @@ use crate::jobs::described::DescribedSplit;
 use crate::look::Value;
 use crate::reading::ReadOptions;
 use crate::sources::parquet::ParquetFile;
-use crate::sources::text::Packing;
+use crate::sources::text::{Packing, SPLIT_BYTES, SPLIT_BYTES_MIN};
 use crate::sources::{Source, SourceError, Split, array_bytes};
 
 /// Packed text is taken to be so many times as large.
 const PACKED: u64 = 8;
 /// Rows and bytes that no split has: footers say what they like, and sums of many must fit.
 const SPLIT_MAX: (u64, u64) = (u32::MAX as u64, 1 << 44);
+
+/// How many blocks the files of a table have, about, that do not say where rows are.
+const BLOCKS: u64 = 1_000;
+
+/// Bytes of a block of a table whose files of text and of Arrow have so many bytes together.
+pub(in crate::jobs) fn block_bytes(bytes: u64) -> u64 {
+    (bytes / BLOCKS).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES)
+}
 
 /// How a file is cut.
 pub(super) fn splits(

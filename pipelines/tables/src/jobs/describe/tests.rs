@@ -15,15 +15,29 @@ use crate::sources::{FixedBudget, MemoryBudget};
 
 /// The table in a folder, as it is described in chunks of so many files each time: encoded, or what is wrong with it.
 fn described(folder: &Path, reading: &ReadOptions, chunk_files: usize) -> Result<Vec<u8>, String> {
+    described_with(folder, reading, None, chunk_files)
+}
+
+/// The same of a table of which blocks are wanted, where that is said.
+fn described_with(
+    folder: &Path,
+    reading: &ReadOptions,
+    blocks: Option<Blocks>,
+    chunk_files: usize,
+) -> Result<Vec<u8>, String> {
     let mut options = NodeOptions::alone(3, 128 << 20);
     let spill = tempfile::tempdir().unwrap();
     options.store.spill_dirs = vec![spill.path().to_owned()];
     let rewrite = Rewrite { reading: reading.clone(), ..Rewrite::new(vec![folder.to_owned()], "out".into()) };
     let program = async move |futures: Futures| {
         let key = [KeyColumn::rising("id")];
-        let described =
-            Described::in_chunks(&futures, &rewrite, WantedOf { key: &key, ..WantedOf::default() }, chunk_files)
-                .await?;
+        let described = Described::in_chunks(
+            &futures,
+            &rewrite,
+            WantedOf { key: &key, blocks: blocks.as_ref(), ..WantedOf::default() },
+            chunk_files,
+        )
+        .await?;
         rmp_serde::to_vec_named(&described).map_err(JobError::program)
     };
     let node = Node::start(options).unwrap();
@@ -86,6 +100,31 @@ fn a_table_is_the_same_however_many_files_are_in_a_chunk() {
     let read = |bytes: &[u8]| decode(bytes).splits().filter(|split| !split.is_left_out).count();
     // Of file 4 the second row group, those of file 9, and the text, of which nothing is known.
     assert_eq!((decode(&all).files.len(), read(&all), read(&filtered)), (12, 23, 4));
+}
+
+/// Types are those that the first rows of a file show, wherever a block ends.
+#[test]
+fn text_of_which_blocks_are_wanted_is_cut_by_how_much_there_is_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |id: usize| format!("{id},{}\n", if id == 9_000 { "2.5" } else { "2" });
+    let text = "id,price\n".to_owned() + &(0..50_000).map(line).collect::<String>();
+    (0..3).for_each(|number| fs::write(folder.path().join(format!("{number}.csv")), &text).unwrap());
+    let described = |blocks: Option<Blocks>, chunk_files| -> Described {
+        let encoded = described_with(folder.path(), &ReadOptions::default(), blocks, chunk_files).unwrap();
+        rmp_serde::from_slice(&encoded).unwrap()
+    };
+    let splits = |of: &Described| of.files.iter().map(|file| file.splits.len()).collect::<Vec<_>>();
+    let blocks = Blocks { run_rows: 25_000, columns: vec!["price".to_owned()] };
+    let (batch, whole) = (described(None, usize::MAX), described(Some(blocks.clone()), usize::MAX));
+    let count = text.len().div_ceil(64 << 10);
+    assert!(count > 5, "{} bytes", text.len());
+    assert_eq!((splits(&batch), splits(&whole)), (vec![1; 3], vec![count; 3]));
+    assert_eq!((batch.reading.options.split_bytes, whole.reading.options.split_bytes), (None, Some(64 << 10)));
+    assert!(whole.layout == batch.layout && splits(&described(Some(blocks), 1)) == splits(&whole));
+    for (text_bytes, of_block) in [(0, 64 << 10), (64_000 << 10, 64 << 10), (1_000 << 20, 1 << 20), (1 << 40, 64 << 20)]
+    {
+        assert_eq!(block_bytes(text_bytes), of_block, "{text_bytes}");
+    }
 }
 
 #[test]

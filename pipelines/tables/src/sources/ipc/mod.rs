@@ -34,7 +34,7 @@ use crate::ipc_schema::{self, made_bytes, one_line, verifier};
 use crate::plain::{check_supported, plain_schema};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
-/// Bytes of batches in a split.
+/// Bytes of batches in a split, unless somebody says how many.
 pub const SPLIT_BYTES: u64 = 64 << 20;
 
 /// A file or stream of which the schema was read.
@@ -62,16 +62,28 @@ impl IpcFile {
     /// # Errors
     /// What is wrong with it, with its place; memory that was denied.
     pub fn open(file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
+        Self::open_in_splits_of(SPLIT_BYTES, file, budget)
+    }
+
+    /// The same in splits of batches that have so many bytes together at most; a larger batch is one by itself. A file with dictionaries has splits of 64 MiB in any case, since who reads one reads all dictionaries.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn open_in_splits_of(
+        split_bytes: u64,
+        file: InputFile,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SourceError> {
         let mut head = [0; 8];
         let known = (file.len() as usize).min(head.len());
         file.read_at(0, &mut head[..known])?;
         match head.starts_with(MAGIC) {
-            true => Self::open_file(file, budget),
+            true => Self::open_file(split_bytes, file, budget),
             false => Self::open_stream(file, budget),
         }
     }
 
-    fn open_file(file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
+    fn open_file(split_bytes: u64, file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
         let wrong = |what: String| SourceError::Damaged { file: file.name().clone(), place: Place::Footer, what };
         let cut = || wrong("the file does not end with ARROW1, so it was not written or copied to its end".to_owned());
         let tail_at = file.len().checked_sub(10).filter(|at| *at >= 8).ok_or_else(cut)?;
@@ -95,12 +107,14 @@ impl IpcFile {
             let at = u64::try_from(block.offset()).ok().filter(|at| *at >= 8 && *at < begin);
             at.ok_or_else(|| wrong("a batch that is not within the file".to_owned()))
         };
-        let dictionaries = directory.dictionaries().into_iter().flatten().map(place).collect::<Result<_, _>>()?;
+        let dictionaries = directory.dictionaries().into_iter().flatten().map(place);
+        let dictionaries = dictionaries.collect::<Result<Vec<u64>, _>>()?;
+        let split_bytes = if dictionaries.is_empty() { split_bytes } else { SPLIT_BYTES };
         let (mut splits, mut sizes): (Vec<Vec<u64>>, Vec<u64>) = (Vec::new(), Vec::new());
         for block in directory.recordBatches().into_iter().flatten() {
             let at = place(block)?;
             let bytes = u64::try_from(block.bodyLength()).unwrap_or(0).min(begin - at);
-            match sizes.last_mut().filter(|size| **size + bytes <= SPLIT_BYTES) {
+            match sizes.last_mut().filter(|size| **size + bytes <= split_bytes) {
                 Some(size) => {
                     *size += bytes;
                     splits.last_mut().expect("as many as sizes").push(at);
@@ -155,7 +169,7 @@ impl IpcFile {
         &self.schema
     }
 
-    /// Batches of 64 MiB together; of a stream one.
+    /// Batches of 64 MiB together, or of as many bytes as were said; of a stream one.
     pub fn splits(&self) -> Vec<Split> {
         let bytes = match &self.parts {
             Parts::File { bytes, .. } => bytes.clone(),

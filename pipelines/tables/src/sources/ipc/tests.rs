@@ -281,6 +281,40 @@ fn columns_come_as_they_are_asked_for_and_batches_make_splits() {
 }
 
 #[test]
+fn batches_make_splits_of_as_many_bytes_as_are_said_unless_there_are_dictionaries() {
+    use arrow_array::types::Int32Type;
+    use arrow_array::{DictionaryArray, Int64Array};
+    let numbers = |from: i64| Arc::new(Int64Array::from_iter_values(from..from + 1_000)) as ArrayRef;
+    let words = || Arc::new((0..1_000).map(|_| Some("a word")).collect::<DictionaryArray<Int32Type>>()) as ArrayRef;
+    let file = |with_words: bool| {
+        let batch = |number: i64| {
+            let of_words = with_words.then(|| ("word", words()));
+            RecordBatch::try_from_iter([("n", numbers(1_000 * number))].into_iter().chain(of_words)).unwrap()
+        };
+        let mut bytes = Vec::new();
+        let mut writer = FileWriter::try_new(&mut bytes, &batch(0).schema()).unwrap();
+        (0..30).for_each(|number| writer.write(&batch(number)).unwrap());
+        writer.finish().unwrap();
+        drop(writer);
+        bytes
+    };
+    let (_, budget) = budget(1 << 30);
+    let opened = |bytes: Vec<u8>, split_bytes: u64| {
+        Arc::new(IpcFile::open_in_splits_of(split_bytes, MemoryFile::input("t.arrow", bytes), &budget).unwrap())
+    };
+    let whole = read(file(false), &budget).unwrap();
+    let of_batch = opened(file(false), SPLIT_BYTES).splits()[0].bytes / 30;
+    for (split_bytes, splits) in [(30 * of_batch, 1), (5 * of_batch, 6), (5 * of_batch - 1, 8), (1, 30)] {
+        let file = opened(file(false), split_bytes);
+        assert_eq!(file.splits().len(), splits, "{split_bytes}");
+        let of_split = |split: Split| file.read(split.index, None, &budget).unwrap().map(Result::unwrap);
+        let cut: Vec<_> = file.splits().into_iter().flat_map(of_split).collect();
+        assert!(rows(&cut) == rows(&whole), "{split_bytes}");
+    }
+    assert_eq!(opened(file(true), 1).splits().len(), 1);
+}
+
+#[test]
 fn what_is_no_arrow_is_said_to_be_none() {
     for bytes in [&b""[..], b"id,name\n1,x\n", b"PAR1xxxxxxxxxxxx", b"ARROW1", b"ARROW1\0\0xxxxxxxxxxxxxx"] {
         let error = open(bytes.to_vec(), &budget(1 << 20).1).err().unwrap();

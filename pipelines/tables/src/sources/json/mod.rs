@@ -1,6 +1,6 @@
 //! JSON lines: text with an object a line, whose keys are columns and whose types are inferred or said.
 //!
-//! A file is cut as other [`text`](super::text) is, every 64 MiB, or not at all where it is packed; a row belongs to the split in which its line begins. No text of JSON has a line
+//! A file is cut as other [`text`](super::text) is, every 64 MiB or as many bytes as somebody says, or not at all where it is packed; a row belongs to the split in which its line begins. No text of JSON has a line
 //! end in it, so any split is read by itself.
 //!
 //! How types are inferred is said at the head of `evidence.rs` and in `docs/semantics.md`. No value is lost, and none is null that was not: a value that is none of its column's type,
@@ -37,7 +37,7 @@ use self::rows::JsonLines;
 pub use self::rows::JsonRows;
 use super::memory::{MemoryBudget, Reservation};
 use super::schema_text::NamedTypes;
-use super::text::{INFERRED_FILES, INFERRED_ROWS, Packing, Piece, SPLIT_BYTES};
+use super::text::{INFERRED_FILES, INFERRED_ROWS, Packing, Piece, SPLIT_BYTES, split_bytes};
 use super::{InputFile, SourceError, Split, check_names};
 
 /// What is made of values of one column that have no type together, as a number and a text.
@@ -131,6 +131,12 @@ impl JsonFile {
         Ok(Self { schema, ..self })
     }
 
+    /// As of other [text](super::text::TextFile::in_splits_of).
+    #[must_use]
+    pub fn in_splits_of(self, bytes: u64) -> Self {
+        Self { split_bytes: split_bytes(bytes), ..self }
+    }
+
     /// The file.
     pub fn file(&self) -> &InputFile {
         &self.file
@@ -146,7 +152,7 @@ impl JsonFile {
         self.packing
     }
 
-    /// Every 64 MiB of the text, at most as many bytes in the last one; one where it is packed or empty.
+    /// Every 64 MiB of the text, or every so many bytes as were said, at most as many in the last one; one where it is packed or empty.
     pub fn splits(&self) -> Vec<Split> {
         Piece::splits(&self.file, self.packing, self.split_bytes)
     }

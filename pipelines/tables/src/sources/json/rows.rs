@@ -67,7 +67,9 @@ impl JsonLines {
                 }
                 None => self.window.advance(self.window.ahead().len()),
             }
-            if self.window.fill(READ_BYTES)?.is_none() {
+            // In a piece that is within a line none begins.
+            let is_within = self.window.piece().ends_before(self.window.at());
+            if is_within || self.window.fill(READ_BYTES)?.is_none() {
                 self.is_over = true;
                 return Ok(());
             }

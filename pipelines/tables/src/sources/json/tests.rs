@@ -421,6 +421,31 @@ fn lines() -> impl Strategy<Value = String> {
     ends.prop_map(|lines| lines.into_iter().flat_map(|(line, end)| [line, end.to_owned()]).collect())
 }
 
+/// Five splits are within one line: they have no row.
+#[test]
+fn small_splits_have_the_rows_of_the_file_and_little_more_is_read_than_the_text() {
+    let row = |n: usize| {
+        format!("{{\"n\": {n}, \"text\": \"{}\"}}\n", "some text".repeat(if n == 9_000 { 40_000 } else { n % 4 }))
+    };
+    let text: String = (0..20_000).map(row).collect();
+    let (input, read_bytes) = MemoryFile::counted("t.jsonl", text.clone().into_bytes());
+    let types = parse_schema("n int64, text text").unwrap();
+    let whole = JsonFile::open(input, &JsonOptions::default()).unwrap().with_types(&types).unwrap();
+    let cut = whole.clone().in_splits_of(1);
+    assert_eq!((whole.splits().len(), cut.splits().len()), (1, text.len().div_ceil(64 << 10)));
+    read_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+    let of_splits = read_all(&cut).unwrap();
+    let read_bytes = read_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(rows(&of_splits) == rows(&read_all(&whole).unwrap()));
+    assert!(
+        cut.splits().len() - of_splits.iter().map(|one| one.split).collect::<std::collections::BTreeSet<_>>().len()
+            >= 4
+    );
+    // Each split with what may be of the row that ends behind it, and twice the large row at most.
+    let most = text.len() * 5 / 4 + 2 * row(9_000).len();
+    assert!(read_bytes < most as u64, "{read_bytes} bytes were read of {}, and {most} are enough", text.len());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

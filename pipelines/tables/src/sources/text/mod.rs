@@ -1,6 +1,6 @@
 //! CSV and TSV: text with a row a line, whose types are inferred or said.
 //!
-//! Splits are every 64 MiB of the text ([`SPLIT_BYTES`]); a row belongs to the split in which it begins. Whether a split begins within quotes follows from all the text before it,
+//! Splits are every 64 MiB of the text ([`SPLIT_BYTES`]), or as many bytes as somebody says ([`TextFile::in_splits_of`]); a row belongs to the split in which it begins. Whether a split begins within quotes follows from all the text before it,
 //! so splits are read in one of two ways:
 //! - at once, each as if it began outside quotes ([`TextFile::assumed`]); [`TextRows::ends`] says then how the split ends for whichever state it begins with, and one that was
 //!   read with another state than the split before it ended with is read again;
@@ -40,8 +40,10 @@ use super::schema_text::NamedTypes;
 use super::{InputFile, SourceError, Split, check_names};
 use crate::hint::hint;
 
-/// Bytes of text in a split.
+/// Bytes of text in a split, unless somebody says how many: these at most, and [`SPLIT_BYTES_MIN`] at least.
 pub const SPLIT_BYTES: u64 = 64 << 20;
+/// Bytes of text that a split has at least, where there are more behind it.
+pub const SPLIT_BYTES_MIN: u64 = 64 << 10;
 /// Rows of a file that types are inferred from.
 pub const INFERRED_ROWS: usize = 10_000;
 /// Files that types are inferred from: so many at most, which stand at even distances in the list.
@@ -49,6 +51,11 @@ pub const INFERRED_FILES: usize = 100;
 
 /// The bytes that may stand before UTF-8.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// How many bytes splits have of which so many were said.
+pub(super) fn split_bytes(said: u64) -> u64 {
+    said.clamp(SPLIT_BYTES_MIN, SPLIT_BYTES)
+}
 
 /// A file of text whose first row was read.
 #[derive(Clone, Debug)]
@@ -129,6 +136,12 @@ impl TextFile {
         Ok(self)
     }
 
+    /// The same in splits of so many bytes, or the nearest number that splits may have. Who reads one says of a file each time how it is cut.
+    #[must_use]
+    pub fn in_splits_of(self, bytes: u64) -> Self {
+        Self { split_bytes: split_bytes(bytes), ..self }
+    }
+
     /// The file.
     pub fn file(&self) -> &InputFile {
         &self.file
@@ -144,7 +157,7 @@ impl TextFile {
         self.packing
     }
 
-    /// Every 64 MiB of the text, at most as many bytes in the last one; one where it is packed or empty.
+    /// Every 64 MiB of the text, or every so many bytes as were said, at most as many in the last one; one where it is packed or empty.
     pub fn splits(&self) -> Vec<Split> {
         Piece::splits(&self.file, self.packing, self.split_bytes)
     }

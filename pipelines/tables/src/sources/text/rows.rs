@@ -78,7 +78,9 @@ impl TextLines {
     /// Passes over the rest of the row that began before the piece.
     fn pass_to_row(&mut self, mut state: TextState) -> Result<(), SourceError> {
         while state != TextState::Row {
-            if self.window.ahead().is_empty() && !self.fill(READ_BYTES)? {
+            // In a piece that is within a row none begins.
+            let is_within = self.window.piece().ends_before(self.window.at());
+            if is_within || self.window.ahead().is_empty() && !self.fill(READ_BYTES)? {
                 self.is_over = true;
                 return Ok(());
             }
@@ -117,7 +119,7 @@ impl TextLines {
     pub(super) fn ends(&mut self) -> Result<Ends, SourceError> {
         while !self.window.has_piece() {
             self.window.advance(self.window.ahead().len());
-            if !self.fill(READ_BYTES)? {
+            if !self.fill(READ_BYTES.min(self.window.left_of_piece()))? {
                 break;
             }
         }

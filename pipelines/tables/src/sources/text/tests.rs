@@ -205,6 +205,28 @@ fn lines_are_those_of_the_file_in_each_split() {
     assert!(matches!(&error, SourceError::Text { line: 202, .. }), "{error}");
 }
 
+/// Splits begin within quotes, and five of them within one row: they have no row.
+#[test]
+fn small_splits_have_the_rows_of_the_file_and_little_more_is_read_than_the_text() {
+    let row = |n: usize| format!("{n},\"{}\"\n", "two, or\nmore lines".repeat(if n == 9_000 { 20_000 } else { n % 4 }));
+    let text = "a,b\n".to_owned() + &(0..20_000).map(row).collect::<String>();
+    let (input, read_bytes) = MemoryFile::counted("t.csv", text.clone().into_bytes());
+    let whole = TextFile::open(input, &Dialect::csv(), &plenty()).unwrap();
+    let cut = whole.clone().in_splits_of(1);
+    assert_eq!((whole.splits().len(), cut.splits().len()), (1, text.len().div_ceil(SPLIT_BYTES_MIN as usize)));
+    read_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+    let of_splits = read(&cut).unwrap();
+    let read_bytes = read_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(rows(&of_splits) == rows(&read(&whole).unwrap()));
+    assert!(
+        cut.splits().len() - of_splits.iter().map(|one| one.split).collect::<std::collections::BTreeSet<_>>().len()
+            >= 4
+    );
+    // Once for how splits begin; each split with what may be of the row that ends behind it; and twice the large row at most.
+    let most = text.len() * 9 / 4 + 2 * row(9_000).len();
+    assert!(read_bytes < most as u64, "{read_bytes} bytes were read of {}, and {most} are enough", text.len());
+}
+
 #[test]
 fn memory_is_asked_for_and_given_back() {
     let text: String =

@@ -11,6 +11,8 @@ use super::bytes::{Packing, TextBytes};
 
 /// Bytes that are read of a file at a time.
 pub(in crate::sources) const READ_BYTES: usize = 1 << 20;
+/// Bytes that are read behind a piece, for the row that begins in it and ends there: more, where that is not all of it.
+const BEHIND_BYTES: usize = 16 << 10;
 
 /// Where a piece of text begins and ends in its file: rows that begin in it are its own. A packed file is one piece, whose end is not known.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +167,14 @@ impl Window {
         &self.window[self.used - len..self.used]
     }
 
-    /// Reads more behind what is there, and gives what of that is the piece's own; `None`: there was no more.
+    /// How many bytes of the piece were not read; of a packed file nobody knows.
+    pub(in crate::sources) fn left_of_piece(&self) -> usize {
+        let left = self.piece.end.map_or(u64::MAX, |end| end.saturating_sub(self.read_to));
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// Reads more behind what is there, and gives what of that is the piece's own; `None`: there was no more. No more than that are read, and no more behind the piece than a row may need: as many bytes as are there of it
+    /// by now, at least.
     pub(in crate::sources) fn fill(&mut self, bytes: usize) -> Result<Option<&[u8]>, SourceError> {
         if self.is_read {
             return Ok(None);
@@ -177,7 +186,8 @@ impl Window {
             Packing::None => self.file.len().saturating_sub(self.read_to),
             _ => u64::MAX,
         };
-        let bytes = left.min(bytes as u64) as usize;
+        let of_piece = self.left_of_piece();
+        let bytes = left.min(bytes.min(of_piece.saturating_add(BEHIND_BYTES.max(has))) as u64) as usize;
         let denied = |denied| SourceError::Memory {
             file: self.file.name().clone(),
             place: Place::Byte(self.at),
@@ -191,8 +201,7 @@ impl Window {
         let count = self.bytes.read(&mut self.window[has..])?;
         self.window.truncate(has + count);
         self.is_read = count == 0;
-        let left = self.piece.end.map_or(u64::MAX, |end| end.saturating_sub(self.read_to));
-        let of_piece = (count as u64).min(left) as usize;
+        let of_piece = count.min(of_piece);
         self.read_to += count as u64;
         Ok((count > 0).then(|| &self.window[has..has + of_piece]))
     }
