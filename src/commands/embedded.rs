@@ -10,6 +10,7 @@ use exobus_actors::{
     node::{Node, NodeOptions},
     protocol::host::{JobEnd, JobSpec},
     task::JobError,
+    words::{Word, Words},
 };
 use futures::future::{Either, select};
 use serde::{Serialize, de::DeserializeOwned};
@@ -17,6 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     commands::node::{failure, options, options_within},
     config::NodeSection,
+    enough::EnoughKey,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     objects,
@@ -24,17 +26,31 @@ use crate::{
 };
 
 /// Runs a program under `spec`, logged where `logs` leads; on the first Ctrl-C cancels its job and waits until everything is
-/// put away.
+/// put away. When the key is pressed its program is told that somebody has seen enough.
 pub(super) fn run<T: Serialize + DeserializeOwned + 'static>(
     section: &NodeSection,
     spec: JobSpec,
     logs: LogsLink,
     program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
-    events: Option<EventSink>,
-    interrupt: &Interrupt,
+    events: EventSink,
+    (interrupt, key): (&Interrupt, &EnoughKey),
 ) -> Result<(Result<T, JobError>, JobEnd), Failure> {
     let options = NodeOptions { logs, ..options(section, NodeId::new("local"))? };
-    run_on(options, section, spec, program, (events, interrupt.wait()))
+    let words = Words::default();
+    let said = words.clone();
+    let interrupted = async {
+        let pressing = std::pin::pin!(async {
+            let mut pressed = 0;
+            loop {
+                pressed = key.pressed(pressed).await;
+                // Where nobody listens any more everything was read.
+                said.say(Word::Enough);
+            }
+        });
+        let _: Either<((), _), (std::convert::Infallible, _)> =
+            select(std::pin::pin!(interrupt.wait()), pressing).await;
+    };
+    run_on(options, section, spec, program, (Some(events), words, interrupted))
 }
 
 /// Runs a program under `spec` without a log as a part of somebody's process, whose allocator and signals are left alone.
@@ -43,15 +59,15 @@ pub(crate) fn alone<T: Serialize + DeserializeOwned + 'static>(
     spec: JobSpec,
     program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
 ) -> Result<Result<T, JobError>, Failure> {
-    alone_watched(section, spec, program, (None, std::future::pending()))
+    alone_watched(section, spec, program, (None, Words::default(), std::future::pending()))
 }
 
-/// The same, with events for whoever looks, and until somebody interrupts it.
+/// The same, with events for whoever looks, words that its program is told, and until somebody interrupts it.
 pub(crate) fn alone_watched<T: Serialize + DeserializeOwned + 'static>(
     section: &NodeSection,
     spec: JobSpec,
     program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
-    watched: (Option<EventSink>, impl Future<Output = ()>),
+    watched: (Option<EventSink>, Words, impl Future<Output = ()>),
 ) -> Result<Result<T, JobError>, Failure> {
     objects::register_by_itself();
     let (options, _) = options_within(section, NodeId::new("local"))?;
@@ -64,7 +80,7 @@ fn run_on<T: Serialize + DeserializeOwned + 'static>(
     section: &NodeSection,
     spec: JobSpec,
     program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
-    (events, interrupted): (Option<EventSink>, impl Future<Output = ()>),
+    (events, words, interrupted): (Option<EventSink>, Words, impl Future<Output = ()>),
 ) -> Result<(Result<T, JobError>, JobEnd), Failure> {
     let spill = SpillFolders::make(section)?;
     options.store.spill_dirs = spill.paths();
@@ -72,7 +88,7 @@ fn run_on<T: Serialize + DeserializeOwned + 'static>(
 
     let job = spec.job;
     let outcome = futures::executor::block_on(async {
-        let running = std::pin::pin!(node.run_logged(spec, events, program));
+        let running = std::pin::pin!(node.run_told(spec, (events, words), program));
         let interrupted = std::pin::pin!(interrupted);
         match select(running, interrupted).await {
             Either::Left((outcome, _)) => outcome,

@@ -25,6 +25,7 @@ use crate::{
     cli::{PlaceArgs, ProcessArgs, ResumeArgs, ViewArgs},
     cluster,
     config::{MemoryBudget, NodeConfig, Overrides},
+    enough::EnoughKey,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     page::{Page, State},
@@ -154,8 +155,14 @@ impl Session {
     pub(super) fn hand_in(self, spec: &Spec, explains: bool) -> Result<(Ran<Bytes>, String), Failure> {
         let Self { interrupt, config, views, look, page, .. } = self;
         let mut program = String::new();
-        let ran = ran(&interrupt, (views, page), Some(&config.cluster.name), |events| {
-            let submitted = Submitted { config: &config, interrupt: &interrupt, look: &look, events: Some(&events) };
+        let ran = ran(&interrupt, (views, page), Some(&config.cluster.name), |events, key| {
+            let submitted = Submitted {
+                config: &config,
+                interrupt: &interrupt,
+                look: &look,
+                events: Some(&events),
+                key: Some(key),
+            };
             let (end, runs) = submitted.spec(spec, explains)?;
             program = runs;
             Ok((end.result.clone(), end))
@@ -166,7 +173,7 @@ impl Session {
     /// Runs a plan in this process; on the first Ctrl-C cancels it.
     pub(super) fn run<R: Serialize + DeserializeOwned + 'static>(self, plan: &Plan) -> Result<Ran<R>, Failure> {
         let Self { interrupt, config, views, logged, page, .. } = self;
-        ran(&interrupt, (views, page), None, |events| {
+        ran(&interrupt, (views, page), None, |events, key| {
             let runtime = unfinished::runtime()?;
             let again = matches!(logged, Logged::Again(..));
             let (spec, file) = match logged {
@@ -182,7 +189,7 @@ impl Session {
             let folders = plan.writes.iter().map(|folder| OutputFolder::new(folder, spec.job));
             let folders: Vec<OutputFolder> = folders.collect::<Result<_, _>>().map_err(file_failure)?;
             let program = program(plan)?;
-            let ran = embedded::run(&config.node, spec, link, program, Some(events), &interrupt);
+            let ran = embedded::run(&config.node, spec, link, program, events, (&interrupt, key));
             // A job that is over is not taken up again, however it ended; one that could not go on here may.
             let over = match &ran {
                 Ok((result, _)) => !matches!(result, Err(JobError::Runtime { .. })),
@@ -207,15 +214,19 @@ fn ran<R>(
     interrupt: &Interrupt,
     (views, page): (Views, Option<Page>),
     cluster: Option<&str>,
-    run: impl FnOnce(EventSink) -> Result<(Result<R, JobError>, JobEnd), Failure>,
+    run: impl FnOnce(EventSink, &EnoughKey) -> Result<(Result<R, JobError>, JobEnd), Failure>,
 ) -> Result<Ran<R>, Failure> {
     if interrupt.came() {
         return Err(interrupted());
     }
     let clock = SystemClock::new();
-    let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
+    let style = Style::of_stderr();
+    let key = EnoughKey::of_terminal(style == Style::Bars && !views.are_estimates_json());
+    let hint = if key.is_there() { ENOUGH_HINT } else { "" };
+    let reporter = Reporter::with_hint(style, views, hint).or_exit(Exit::InputOutput)?;
     let began = clock.now();
-    let ended = run(shown_on(page.as_ref(), reporter.sink()));
+    let ended = run(shown_on(page.as_ref(), reporter.sink(), &key), &key);
+    drop(key);
     let seconds = (clock.now() - began).as_secs_f64();
     if let Some(page) = &page {
         match &ended {
@@ -243,13 +254,17 @@ fn ran<R>(
     Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
 }
 
-/// A sink whose looks at a result are on a page, too.
-fn shown_on(page: Option<&Page>, sink: EventSink) -> EventSink {
-    let Some(board) = page.map(Page::board).cloned() else { return sink };
+/// What whoever sees early answers can do.
+const ENOUGH_HINT: &str = "Enter: that is enough, end with this";
+
+/// A sink whose looks at a result are on a page, too, and known to the key that says that they are enough.
+fn shown_on(page: Option<&Page>, sink: EventSink, key: &EnoughKey) -> EventSink {
+    let (board, shows) = (page.map(Page::board).cloned(), key.shows());
     let sample_ms = sink.sample_ms();
     let receive = move |event: Event| {
         if let EventKind::Estimated { snapshot } = &event.kind {
-            board.look(snapshot);
+            board.iter().for_each(|board| board.look(snapshot));
+            shows();
         }
         sink.emit(event);
     };

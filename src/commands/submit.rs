@@ -1,20 +1,24 @@
 //! A job on a cluster: this process only submits it and hears of it.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use super::client_failure;
 use crate::{
     cli, cluster,
     config::NodeConfig,
+    enough::EnoughKey,
     exit::{Exit, Failure},
     interrupt::Interrupt,
 };
 use exobus_actors::{
     client::{Client, ClientError},
     event::{Event, EventSink},
+    ids::JobId,
     protocol::host::{JobEnd, JobSpec},
     spec::{Plan, Spec, SpecCode},
+    words::Word,
 };
+use tracing::debug;
 
 /// What is submitted, and who hears of it.
 pub(super) struct Submitted<'a> {
@@ -23,6 +27,8 @@ pub(super) struct Submitted<'a> {
     /// How commands that look at the cluster are told of it.
     pub(super) look: &'a str,
     pub(super) events: Option<&'a EventSink>,
+    /// What says that somebody has seen enough.
+    pub(super) key: Option<&'a EnoughKey>,
 }
 
 impl Submitted<'_> {
@@ -35,7 +41,10 @@ impl Submitted<'_> {
                 true => client.hand_in_to_explain(&text).await?,
                 false => client.hand_in(&text, self.sample_ms()).await?,
             };
-            let end = client.follow(job, hear, self.interrupt.wait()).await?;
+            let end = tokio::select! {
+                end = client.follow(job, hear, self.interrupt.wait()) => end?,
+                never = self.tell_when_pressed(client, job) => match never {},
+            };
             // It is over, whether or not that can be said now.
             let status = client.changed("watch", job, 0, Duration::ZERO).await.unwrap_or_default();
             Ok((end, status["program"].as_str().unwrap_or_default().to_owned()))
@@ -57,6 +66,19 @@ impl Submitted<'_> {
             client.run_spec(spec, hear, self.interrupt.wait()).await
         });
         ended.map_err(|error| self.failure(error))
+    }
+
+    /// Tells the job, each time that the key is pressed, that somebody has seen enough.
+    async fn tell_when_pressed(&self, client: &Client, job: JobId) -> Infallible {
+        let Some(key) = self.key else { return std::future::pending().await };
+        let mut pressed = 0;
+        loop {
+            pressed = key.pressed(pressed).await;
+            // Where it is too late for that the job is over soon.
+            if let Err(error) = client.tell(job, Word::Enough).await {
+                debug!(job_id = %job, %error, "the job was not told that it is enough");
+            }
+        }
     }
 
     fn sample_ms(&self) -> u64 {
