@@ -93,7 +93,7 @@ fn read_lines(tell: &watch::Sender<u64>, shown: &AtomicBool, over: &AtomicBool) 
             ready => drop(ready?),
         }
         if !is_foreground(&fs::read_to_string("/proc/self/stat")?) {
-            std::thread::sleep(LOOK_EVERY);
+            poll(&mut [], Some(&wait))?;
             continue;
         }
         let read = rustix::io::read(&stdin, &mut buffer)?;

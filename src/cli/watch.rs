@@ -113,7 +113,8 @@ impl TimelineArgs {
     }
 }
 
-fn job_id(text: &str) -> Result<String, String> {
+/// The id of a job, or its first digits.
+pub(super) fn job_id(text: &str) -> Result<String, String> {
     let digits = text.to_ascii_lowercase();
     match digits.len() {
         6..=32 if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => Ok(digits),

@@ -473,7 +473,7 @@ mod tests {
             given,
             [
                 ("scheduler", 19),
-                ("host", 5),
+                ("host", 6),
                 ("owner", 13),
                 ("node", 11),
                 ("results", 2),
