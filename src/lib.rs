@@ -15,6 +15,7 @@ pub mod cli;
 pub mod cluster;
 pub mod commands;
 pub mod config;
+mod enough;
 pub mod exit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -27,6 +27,7 @@ use exobus_actors::futures::Futures;
 use exobus_actors::ids::JobId;
 use exobus_actors::protocol::host::JobSpec;
 use exobus_actors::task::JobError;
+use exobus_actors::words::{Word, Words};
 use exobus_queries::estimators::Kind;
 use exobus_queries::online::Online;
 use exobus_queries::snapshot::Snapshot;
@@ -141,9 +142,11 @@ impl Query {
     /// [`QueryError::Sql`], [`QueryError::Node`].
     pub fn online(self, until: Option<Until>, seed: u64) -> Result<Snapshots, QueryError> {
         let bounds = until.map_or(Kind::Approximate, |until| until.bounds());
-        let asked = Asked::of(self, Some(Online { seed, until, bounds, simultaneous: false }))?;
+        let asked = Asked::of(self, Some(Online { seed, until, bounds, simultaneous: false, keep_for: None }))?;
         let (shows, shown) = mpsc::unbounded();
         let (cancel, cancelled) = oneshot::channel::<()>();
+        let words = Words::default();
+        let told = words.clone();
         let events = EventSink::new(move |event: Event| {
             if let EventKind::Estimated { snapshot } = event.kind
                 && let Ok(snapshot) = serde_json::from_str(&snapshot)
@@ -160,12 +163,12 @@ impl Query {
                     std::future::pending::<()>().await;
                 }
             };
-            let ran = alone_watched(&config.node, spec, program, (Some(events), interrupted));
+            let ran = alone_watched(&config.node, spec, program, (Some(events), told, interrupted));
             drop(scratch);
             answer(ran)
         });
         let thread = thread.map_err(|error| QueryError::Node { message: error.to_string() })?;
-        Ok(Snapshots { shown, thread: Some(thread), cancel: Some(cancel) })
+        Ok(Snapshots { shown, thread: Some(thread), cancel: Some(cancel), words })
     }
 }
 
@@ -206,9 +209,15 @@ pub struct Snapshots {
     shown: mpsc::UnboundedReceiver<Snapshot>,
     thread: Option<JoinHandle<Result<Answer, QueryError>>>,
     cancel: Option<oneshot::Sender<()>>,
+    words: Words,
 }
 
 impl Snapshots {
+    /// Says that enough was seen: the query ends with what it has shown last. Whether it has heard that; it has not where nothing was begun yet, or everything was read.
+    pub fn enough(&self) -> bool {
+        self.words.say(Word::Enough)
+    }
+
     /// The answer, waited for; of a query that ended before everything was read it has no rows, and says what was shown last.
     ///
     /// # Errors
@@ -241,6 +250,7 @@ impl Drop for Snapshots {
 
 #[cfg(test)]
 mod tests {
+    use exobus_queries::stopping::Ended;
     use futures::StreamExt as _;
 
     use super::*;
@@ -274,6 +284,13 @@ mod tests {
         let mut snapshots = asked().online(None, 7).unwrap();
         assert!(futures::executor::block_on(snapshots.next()).is_some());
         drop(snapshots);
+        // Who says so has the last look as an answer.
+        let mut snapshots = asked().online(None, 7).unwrap();
+        assert!(futures::executor::block_on(snapshots.next()).is_some());
+        let heard = snapshots.enough();
+        let answered = snapshots.answer().unwrap().answered.online.unwrap();
+        let expected = if heard { Ended::Asked } else { Ended::Exact { missed: None } };
+        assert_eq!((answered.ended, answered.written.is_none()), (expected, heard));
         let refused = asked().table("more", "x").answer().unwrap_err().to_string();
         assert!(refused.contains("the query names no table more"), "{refused}");
         let refused = Query::new("SELECT x FROM").answer().unwrap_err().to_string();

@@ -46,6 +46,9 @@ pub struct Setup {
     pub spill_dirs: Vec<PathBuf>,
     /// Tasks at a time; 0: two for each cpu.
     pub executors: u32,
+    /// The folder in which what it has read is kept when it has stopped, where it is to be.
+    #[serde(default, with = "exobus_actors::paths")]
+    pub kept: Vec<PathBuf>,
 }
 
 /// Where the setup is in the file of a job: bucket and key.

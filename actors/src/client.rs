@@ -20,6 +20,7 @@ use crate::protocol::host::{JobEnd, JobSpec};
 use crate::protocol::job::JobState;
 use crate::random::{Random, SystemRandom};
 use crate::task::{JobError, JobProgram};
+use crate::words::Word;
 
 /// A job of which nothing is heard for so long may have lost its host, which reports at least twice a second.
 const HOST_QUIET: Duration = Duration::from_secs(2);
@@ -459,6 +460,15 @@ impl Client {
     pub async fn cancel(&self, job: JobId) -> Result<Standing, ClientError> {
         let request = json!({ "job": job.to_string() });
         self.patiently(self.0.deadline, || self.ask("cancel", &request)).await
+    }
+
+    /// Tells the program of a job something, as that somebody has seen enough of what it shows before its end. Said again it changes nothing.
+    ///
+    /// # Errors
+    /// See [`ClientError`]: its [code](ClientError::code) is `not_listening` where the program does not listen, `over` where the job is, `not_running` where it has not begun.
+    pub async fn tell(&self, job: JobId, word: Word) -> Result<Standing, ClientError> {
+        let request = json!({ "job": job.to_string(), "word": word });
+        self.patiently(self.0.deadline, || self.ask("tell", &request)).await
     }
 
     /// How a job ended that is over.

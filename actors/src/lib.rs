@@ -37,6 +37,7 @@ pub mod spec;
 pub mod task;
 pub mod tenants;
 pub mod transfer;
+pub mod words;
 
 #[cfg(test)]
 mod protocol_tests;

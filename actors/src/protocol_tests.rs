@@ -224,6 +224,7 @@ fn what_hosts_clients_and_members_say_survives_the_wire() {
     let bodies = crate::protocol::job::Bodies { spec: Bytes::new(), plan: spec.params };
     check(&HostMsg::Run { record, bodies: crate::protocol::job::BodiesAt::Here(bodies) });
     check(&HostMsg::Resume { job });
+    check(&HostMsg::Tell { job, word: crate::words::Word::Enough, reply: Reply::to(node.clone(), 7) });
     let look = crate::protocol::host::Look { after: 3, wait_ms: 100, events: 10, estimate: false };
     check(&HostMsg::Look { job, look, reply: Reply::to(node, 7) });
 }

@@ -11,13 +11,13 @@ use super::{JobArgs, OnlineArgs, TableWriteArgs};
 #[derive(Debug, Clone, Args)]
 pub struct QueryArgs {
     /// The query: SELECT .. FROM 'files/*.parquet' [JOIN 'others.csv' ON ..] WHERE .. GROUP BY .. ORDER BY .. LIMIT ..; EXPLAIN before it says how it would be done
-    #[arg(value_name = "SQL")]
-    pub sql: String,
+    #[arg(value_name = "SQL", required_unless_present = "go_on", conflicts_with = "go_on")]
+    pub sql: Option<String>,
     /// A name for files that the query uses instead of them; several times: several names
     #[arg(long, value_name = "NAME=FILES")]
     pub table: Vec<String>,
     /// Folder for the answer, as files of a table; made if missing, must be empty [default: its first rows are printed]
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR", conflicts_with = "go_on")]
     pub output: Option<PathBuf>,
     /// Folder for what steps of the query write until the answer is there; on a cluster one that all nodes reach [default: where --spill is; with --output, DIR.steps]
     #[arg(long, value_name = "DIR")]

@@ -108,12 +108,15 @@ impl Said {
     }
 
     fn online(&mut self, args: &OnlineArgs) -> &mut Self {
-        let OnlineArgs { online, until, seed, bounds, simultaneous, page: _ } = args;
+        let OnlineArgs { online, until, seed, bounds, simultaneous, keep_for, keep, page: _, go_on: _ } = args;
+        // A process keeps what it has read as long as its folder is there: its program waits until it has gone.
+        let keep_for = keep_for.as_deref().or(keep.as_ref().map(|_| "1000days"));
         self.flag("online", *online)
             .text("until", until.as_ref())
             .value("seed", *seed)
             .text("bounds", bounds.as_ref())
             .flag("simultaneous", *simultaneous)
+            .text("keep_for", keep_for)
     }
 
     fn joined(&mut self, tables: &JoinTablesArgs, output: Option<&Path>) -> &mut Self {
@@ -189,7 +192,12 @@ impl GroupArgs {
     pub fn spec(&self) -> Spec {
         let Self { input, output, query, online, rows_per_file, read, write, job } = self;
         let mut said = Said::default();
-        said.paths(input, Some(output)).reads(&read.of_table()).writes(write).job(job).groups(query).online(online);
+        said.paths(input, output.as_deref())
+            .reads(&read.of_table())
+            .writes(write)
+            .job(job)
+            .groups(query)
+            .online(online);
         said.value("rows_per_file", *rows_per_file).spec("group")
     }
 }
@@ -200,7 +208,7 @@ impl super::QueryArgs {
     pub fn spec(&self) -> Spec {
         let Self { sql, table, output, scratch, rows, online, write, job } = self;
         let mut said = Said::default();
-        said.text("sql", Some(sql)).texts("table", table).files("directory", &[PathBuf::from(".")]);
+        said.text("sql", sql.as_ref()).texts("table", table).files("directory", &[PathBuf::from(".")]);
         said.value("output", output.as_deref().map(path_value)).value("scratch", scratch.as_deref().map(path_value));
         said.value("rows", output.is_none().then_some(*rows)).writes(write).job(job).online(online).spec("query")
     }
@@ -422,7 +430,7 @@ mod tests {
     #[test]
     fn every_field_is_an_option_and_what_is_no_field_is_of_this_process() {
         // What says how this process works, and not what the job does.
-        const OF_PROCESS: [&str; 17] = [
+        const OF_PROCESS: [&str; 19] = [
             "memory",
             "spill",
             "executors",
@@ -436,6 +444,8 @@ mod tests {
             "plot",
             "events",
             "page",
+            "keep",
+            "continue",
             "generate",
             "help",
             "input",
@@ -448,8 +458,11 @@ mod tests {
         for (name, kind) in commands {
             let command = cli.find_subcommand(name).unwrap_or_else(|| panic!("{name} is no command"));
             let of_field = |option: &clap::Arg| option.get_long().unwrap_or(option.get_id().as_str()).replace('-', "_");
+            // Of two commands, `keep` is a folder of one and what the other one's job keeps.
+            let is_field = |option: &str| kind.fields.iter().any(|field| field.name == option);
+            let is_of_job = |option: &String| !OF_PROCESS.contains(&option.as_str()) || is_field(option);
             let options: std::collections::BTreeSet<String> =
-                command.get_arguments().map(of_field).filter(|option| !OF_PROCESS.contains(&option.as_str())).collect();
+                command.get_arguments().map(of_field).filter(is_of_job).collect();
             let fields = kind
                 .fields
                 .iter()

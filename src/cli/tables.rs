@@ -196,10 +196,10 @@ pub struct GroupQueryArgs {
 }
 
 /// What is shown of a query before everything was read.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct OnlineArgs {
     /// Show what is known of the groups while the table is read, with bounds that close in; with --json a line for each look
-    #[arg(long, help_heading = "Early answers")]
+    #[arg(long, help_heading = "Early answers", group = "early")]
     pub online: bool,
     /// When enough was read: error=1%, when each value that is shown is known as well as that (error=1%:all, each of all groups; error=1%:guaranteed, by bounds that rest on no assumption), or
     /// time=5s; nothing is written then [default: when everything was read]
@@ -215,8 +215,17 @@ pub struct OnlineArgs {
     #[arg(long, help_heading = "Early answers", requires = "online")]
     pub simultaneous: bool,
     /// Show it as a web page of this machine, too, whose address is printed; PORT says where, and 0 is any that is free [default: 0]
-    #[arg(long, value_name = "PORT", help_heading = "Early answers", requires = "online", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    #[arg(long, value_name = "PORT", help_heading = "Early answers", requires = "early", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub page: Option<u16>,
+    /// On a cluster: how long the job can go on to the exact answer after enough was read (10min): it waits with what it has read, and --continue has it go on [default: it ends]
+    #[arg(long, value_name = "TIME", help_heading = "Early answers", requires = "online", conflicts_with = "keep")]
+    pub keep_for: Option<String>,
+    /// In this process: a folder for what was read, where it stays when enough was read, so that --continue can go on to the exact answer; made if missing
+    #[arg(long, value_name = "DIR", help_heading = "Early answers", requires = "online")]
+    pub keep: Option<PathBuf>,
+    /// Go on to the exact answer of a job that has seen enough and was kept: its id, or the first six digits of it or more
+    #[arg(long = "continue", value_name = "JOB", help_heading = "Early answers", group = "early", value_parser = super::watch::job_id)]
+    pub go_on: Option<String>,
 }
 
 /// How the files of a table are read of which a job looks at some columns alone.
@@ -251,11 +260,11 @@ impl GroupReadArgs {
 #[derive(Debug, Clone, Args)]
 pub struct GroupArgs {
     /// Files of Parquet, CSV, TSV, JSON lines, Arrow and 100-byte records, folders of such files, or patterns ('events/**/*.csv')
-    #[arg(required = true)]
+    #[arg(required_unless_present = "go_on", conflicts_with = "go_on")]
     pub input: Vec<PathBuf>,
     /// Folder for part-00000.parquet, part-00001.parquet, ... (records: part-00000, ...); made if missing, must be empty
-    #[arg(long, short, value_name = "DIR")]
-    pub output: PathBuf,
+    #[arg(long, short, value_name = "DIR", required_unless_present = "go_on", conflicts_with = "go_on")]
+    pub output: Option<PathBuf>,
     /// What is said of groups
     #[command(flatten)]
     pub query: GroupQueryArgs,

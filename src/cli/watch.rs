@@ -58,6 +58,10 @@ pub enum JobQuestion {
     Watch(LookArgs),
     /// End the job, and say what has become of it: one that makes its output visible already succeeds
     Cancel(LookArgs),
+    /// Tell a query that answers early (`exobus group --online`) that enough was seen: it ends with what it has shown last, and nothing is written
+    Enough(LookArgs),
+    /// Tell a query that has seen enough, and is kept (`--keep-for`), to go on to the exact answer; `exobus query --continue` waits for that, too
+    GoOn(LookArgs),
     /// Print what the program of the job returned; `exobus result` has the files that it kept
     Result(LookArgs),
     /// Print what has happened to the job, and does, as JSON, an event a line, until it is over
@@ -109,7 +113,8 @@ impl TimelineArgs {
     }
 }
 
-fn job_id(text: &str) -> Result<String, String> {
+/// The id of a job, or its first digits.
+pub(super) fn job_id(text: &str) -> Result<String, String> {
     let digits = text.to_ascii_lowercase();
     match digits.len() {
         6..=32 if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => Ok(digits),

@@ -8,6 +8,7 @@ use exobus_actors::{
     ids::JobId,
     protocol::job::JobState,
     task::JobError,
+    words::Word,
 };
 use exobus_queries::snapshot::Snapshot;
 use exobus_store::{Clock, SystemClock};
@@ -61,6 +62,8 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
         JobQuestion::Status(look) => ("status", look),
         JobQuestion::Why(look) => ("why", look),
         JobQuestion::Cancel(look) => ("cancel", look),
+        JobQuestion::Enough(look) => return tell(&args.job, Word::Enough, look),
+        JobQuestion::GoOn(look) => return tell(&args.job, Word::GoOn, look),
         JobQuestion::Result(look) => return result(&args.job, look),
         JobQuestion::Logs(look) => return follow(&args.job, look),
         JobQuestion::Watch(look) => return watch(&args.job, look),
@@ -76,6 +79,22 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
             (false, "cancel") => print(&format!("job {}: {}", text(&told["job"]), text(&told["state"]))),
             (false, _) => print(&status(&told)),
         }
+        Ok(Exit::Success)
+    })
+}
+
+/// Tells the program of a job something, and prints that it has heard it.
+fn tell(digits: &str, word: Word, look: &LookArgs) -> Result<Exit, Failure> {
+    with_client(look, "job", async |client| {
+        let job = find(client, digits).await?;
+        let standing = client.tell(job, word).await.map_err(client_failure)?;
+        print(&match look.json {
+            true => serde_json::to_string(&standing).or_exit(Exit::InputOutput)?,
+            false => match word {
+                Word::Enough => format!("job {job} was told that enough was seen"),
+                Word::GoOn => format!("job {job} was told to go on"),
+            },
+        });
         Ok(Exit::Success)
     })
 }

@@ -11,6 +11,7 @@ pub mod generate;
 mod job_logs;
 mod job_timeline;
 pub mod jobs;
+mod kept;
 pub mod node;
 mod planned;
 pub mod protocols;

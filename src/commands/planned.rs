@@ -25,12 +25,13 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     generate::failure as file_failure,
+    kept,
     session::{Ran, Session},
 };
 #[cfg(feature = "sql")]
 use crate::report::AnswerSummary;
 use crate::{
-    cli::{JobArgs, SetupArgs, refused},
+    cli::{JobArgs, OnlineArgs, SetupArgs, refused},
     cluster,
     config::Overrides,
     exit::{Exit, Failure, OrExit},
@@ -60,7 +61,7 @@ const GROUPED: TableWords = TableWords { did: "grouped", made: Some("groups") };
 
 impl Words {
     /// Those of the program of this key.
-    fn of(program: &str) -> Self {
+    pub(super) fn of(program: &str) -> Self {
         let keyed = |did, rows, keys| Self::Keyed(KeyedWords { did, rows, keys });
         let table = |did| Self::Table(TableWords { did, made: None });
         match registry::name_of(program) {
@@ -117,19 +118,22 @@ pub(super) fn plan(
 
 /// Runs the job of a command and prints its summary.
 pub(super) fn run(args: &JobArgs, spec: Spec) -> Result<Exit, Failure> {
-    run_with_page(args, spec, None)
+    run_online(args, spec, &OnlineArgs::default())
 }
 
-/// The same with a web page of what is known before the end, on this port; `None`: without one.
-pub(super) fn run_with_page(args: &JobArgs, mut spec: Spec, page: Option<u16>) -> Result<Exit, Failure> {
+/// The same for one that may show early answers, with a web page of what is known before the end, and keeping what was read, where that is asked for.
+pub(super) fn run_online(args: &JobArgs, mut spec: Spec, online: &OnlineArgs) -> Result<Exit, Failure> {
     let SetupArgs { process, partial, .. } = &args.setup;
     spec.make_absolute().or_exit(Exit::InputOutput)?;
-    if cluster::place(&process.place, &Overrides::default())?.1 {
-        return run_in(Session::open(process, &args.views)?.with_page(page)?, args, spec, None);
+    let on_cluster = cluster::place(&process.place, &Overrides::default())?.1;
+    kept::check(online, on_cluster)?;
+    if on_cluster {
+        return run_in(Session::open(process, &args.views)?.with_page(online.page)?, args, spec, None);
     }
     // Before files are opened that show what happens.
     let plan = plan(&spec, Spec::plan, *partial)?;
-    tell(Session::open(process, &args.views)?.with_page(page)?, &plan, process.json, &outputs(&plan.writes))
+    let session = Session::open(process, &args.views)?.with_page(online.page)?.kept_in(online.keep.as_deref())?;
+    tell(session, &plan, process.json, &outputs(&plan.writes))
 }
 
 /// The same in a session; where its output is, for people, unless it is what the spec says.
@@ -156,6 +160,13 @@ pub(super) fn hand_in(
     told_in(words, Running::Over(Box::new(ran)), args.setup.process.json, output.unwrap_or(&said))
 }
 
+/// Has a job of a cluster go on, and tells its answer, in these words, or in those of its program.
+pub(super) fn go_on(session: Session, job: &str, words: Option<Words>, json: bool) -> Result<Exit, Failure> {
+    let (ran, program) = session.go_on(job)?;
+    let words = words.unwrap_or_else(|| Words::of(&program));
+    told_in(words, Running::Over(Box::new(ran)), json, "its output folder")
+}
+
 /// The folders that a job writes, for people.
 pub(super) fn outputs(writes: &[PathBuf]) -> String {
     writes.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
@@ -167,7 +178,6 @@ pub(super) fn tell(session: Session, plan: &Plan, json: bool, output: &str) -> R
 }
 
 /// The same in these words.
-#[cfg(feature = "sql")]
 pub(super) fn tell_in(
     words: Words,
     session: Session,
@@ -212,13 +222,16 @@ fn told_in(words: Words, job: Running<'_>, json: bool, output: &str) -> Result<E
             (summary, text)
         }),
         Words::Online => told(job, json, |ran: &Ran<Answered>| {
-            let summary = OnlineSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds);
+            let kept_job = ran.kept_job();
+            let summary =
+                OnlineSummary { kept_job, ..OnlineSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds) };
             let text = summary.for_people(&ran.report.snapshot, GROUPED, &ran.place, output);
             (summary, text)
         }),
         #[cfg(feature = "sql")]
         Words::Answer => answered(job, |ran, rows| {
-            let summary = AnswerSummary::new(&ran.report, rows, &ran.end, (&ran.place, ran.seconds));
+            let mut summary = AnswerSummary::new(&ran.report, rows, &ran.end, (&ran.place, ran.seconds));
+            summary.online.iter_mut().for_each(|online| online.kept_job = ran.kept_job());
             let text = summary.for_people(&ran.report, rows, (&ran.place, output));
             ran.print(json, &summary, &text)
         }),

@@ -10,6 +10,7 @@ use exobus_tables::{
 };
 
 use super::{
+    kept,
     planned::{self, Words},
     session::Session,
 };
@@ -37,10 +38,19 @@ pub fn run(args: &QueryArgs) -> Result<Exit, Failure> {
             ),
         ));
     }
+    if let Some(job) = &args.online.go_on {
+        return kept::go_on(&args.job, job, args.online.page, args.printed().map(Words::Printed));
+    }
     let mut spec = args.spec();
     let on_cluster = cluster::place(&process.place, &Overrides::default())?.1;
+    kept::check(&args.online, on_cluster)?;
+    let keep = args.online.keep.as_deref();
+    let is_nowhere = args.scratch.is_none() && args.output.is_none() && !on_cluster;
+    if let Some(keep) = keep.filter(|_| is_nowhere) {
+        spec.fields.insert("scratch".to_owned(), path_value(&keep.join(kept::STEPS)));
+    }
     // What steps write goes with this process, unless somebody says where it is.
-    let own = match args.scratch.is_none() && args.output.is_none() && !on_cluster {
+    let own = match is_nowhere && keep.is_none() {
         false => None,
         true => {
             let parent = process.spill.first().cloned().unwrap_or_else(machine::big_temporary_folder);
@@ -59,7 +69,7 @@ pub fn run(args: &QueryArgs) -> Result<Exit, Failure> {
         return planned::hand_in(session, &args.job, &spec, (Some(words), None));
     }
     let plan = planned::plan(&spec, exobus_actors::spec::Spec::plan, args.job.setup.partial)?;
-    let session = Session::open(process, &args.job.views)?.with_page(args.online.page)?;
+    let session = Session::open(process, &args.job.views)?.with_page(args.online.page)?.kept_in(keep)?;
     let session = if own.is_some() { session.unlogged() } else { session };
     let output = args.output.iter().map(|output| output.display().to_string()).collect::<String>();
     planned::tell_in(words, session, &plan, (process.json, &output))

@@ -17,7 +17,12 @@ use exobus_store::{Clock, SystemClock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::{generate::failure as file_failure, planned, session::Session};
+use super::{
+    generate::failure as file_failure,
+    kept,
+    planned::{self, Words},
+    session::Session,
+};
 use crate::{
     cli::ResumeArgs,
     exit::{Exit, Failure, OrExit},
@@ -96,15 +101,7 @@ impl Row {
 /// Lists them, gives one up, or goes on with one.
 pub fn run(args: &ResumeArgs) -> Result<Exit, Failure> {
     let runtime = unfinished::runtime()?;
-    let mut stopped = Vec::new();
-    let mut running: Vec<JobId> = Vec::new();
-    for job in runtime.block_on(unfinished::list()) {
-        match job {
-            Unfinished::Stopped(file, spec, setup) => stopped.push(Stopped { file, spec: *spec, setup }),
-            Unfinished::Runs(job) => running.push(job),
-            Unfinished::Damaged(path, failure) => eprintln!("{} cannot be used: {failure}", path.display()),
-        }
-    }
+    let (stopped, running) = unfinished_jobs(&runtime);
     if args.list {
         list(args, &stopped.iter().map(|job| Row::new(&job.spec, &job.setup)).collect::<Vec<_>>())?;
         return Ok(Exit::Success);
@@ -115,6 +112,45 @@ pub fn run(args: &ResumeArgs) -> Result<Exit, Failure> {
     let stopped = choose(args, stopped, &running)?;
     drop(runtime);
     go_on(args, stopped)
+}
+
+/// Those whose processes are gone, and those that run.
+fn unfinished_jobs(runtime: &tokio::runtime::Runtime) -> (Vec<Stopped>, Vec<JobId>) {
+    let (mut stopped, mut running) = (Vec::new(), Vec::new());
+    for job in runtime.block_on(unfinished::list()) {
+        match job {
+            Unfinished::Stopped(file, spec, setup) => stopped.push(Stopped { file, spec: *spec, setup }),
+            Unfinished::Runs(job) => running.push(job),
+            Unfinished::Damaged(path, failure) => eprintln!("{} cannot be used: {failure}", path.display()),
+        }
+    }
+    (stopped, running)
+}
+
+/// Has a job that was kept go on to its exact answer, and tells it: in these words, or in those of its program.
+pub(super) fn go_on_kept(args: &ResumeArgs, page: Option<u16>, words: Option<Words>) -> Result<Exit, Failure> {
+    let runtime = unfinished::runtime()?;
+    let (stopped, running) = unfinished_jobs(&runtime);
+    let wanted = args.job.as_deref().unwrap_or_default();
+    let is_wanted = |job: &JobId| job.to_string().starts_with(wanted);
+    if !running.iter().any(is_wanted) && !stopped.iter().any(|job| is_wanted(&job.spec.job)) {
+        let text = format!(
+            "no job of this machine whose id begins with {wanted} was kept: it is over, or never was; of one of a cluster say which, as in --config FILE"
+        );
+        return Err(Failure::text(Exit::Usage, text));
+    }
+    let stopped = choose(args, stopped, &running)?;
+    let job = stopped.spec.job;
+    if stopped.setup.kept.is_empty() {
+        let text = format!("job {job} was not kept, as --keep has it: `exobus resume {job}` takes it up again");
+        return Err(Failure::text(Exit::Usage, text));
+    }
+    drop(runtime);
+    let program = known(&stopped.spec)?;
+    let plan = Plan::again(program, stopped.spec.params.clone()).or_exit(Exit::InputOutput)?;
+    let words = words.unwrap_or_else(|| Words::of(&plan.program));
+    let session = Session::again(args, stopped)?.going_on().with_page(page)?;
+    planned::tell_in(words, session, &plan, (args.json, &planned::outputs(&plan.writes)))
 }
 
 /// Gives a job up: its files and its claim go from its output folder, and then its log.
@@ -135,8 +171,9 @@ fn drop_job(
     if let Some(output) = &output {
         OutputFolder::new(output, job).and_then(|folder| folder.withdraw(None)).map_err(file_failure)?;
     }
-    if let Ok(Stopped { file, .. }) = logged {
+    if let Ok(Stopped { file, setup, .. }) = logged {
         runtime.block_on(file.remove());
+        setup.kept.iter().for_each(|folder| kept::remove(folder));
     }
     let freed = output.map(|output| format!(", and {} is free", output.display()));
     eprintln!("job {job} is given up{}", freed.unwrap_or_default());

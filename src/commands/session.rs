@@ -1,5 +1,7 @@
 //! What all commands that run a job do alike: configuration, views, progress, interrupts, and where it runs.
 
+use std::path::{Path, PathBuf};
+
 use bytes::Bytes;
 use exobus_actors::{
     event::{Event, EventKind, EventSink},
@@ -15,16 +17,18 @@ use exobus_store::{Clock, SystemClock};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    embedded,
+    embedded::{self, Attended, Kept},
     generate::{failure as file_failure, interrupted},
     job_failure,
+    kept::{self, Stop},
     resume::Stopped,
-    submit::Submitted,
+    submit::{Submitted, Waited},
 };
 use crate::{
     cli::{PlaceArgs, ProcessArgs, ResumeArgs, ViewArgs},
     cluster,
     config::{MemoryBudget, NodeConfig, Overrides},
+    enough::EnoughKey,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     page::{Page, State},
@@ -43,6 +47,10 @@ pub(super) struct Session {
     logged: Logged,
     /// Where people watch what is known before the end.
     page: Option<Page>,
+    /// Where what a job of this process has read is kept when it has seen enough: the folder that was said; of one that is taken up again that of its store.
+    keep: Option<PathBuf>,
+    /// Whether a job that has seen enough is to go on.
+    goes_on: bool,
 }
 
 /// How a job of this process can be taken up again.
@@ -72,6 +80,8 @@ pub(super) struct Ran<R> {
     copied_tasks: u64,
     replayed_tasks: u64,
     resumed_tasks: u64,
+    /// Where it has stopped and is kept: its id, and how people have it go on.
+    kept: Option<(JobId, String)>,
 }
 
 impl Session {
@@ -116,7 +126,9 @@ impl Session {
             ..PlaceArgs::default()
         };
         let logged = Logged::Again(file, Box::new(spec));
-        Self::configured(&place, &process, || Ok(args.views.open()?.as_json(args.json)), logged)
+        let keep = setup.kept.pop();
+        let session = Self::configured(&place, &process, || Ok(args.views.open()?.as_json(args.json)), logged)?;
+        Ok(Self { keep, ..session })
     }
 
     fn configured(
@@ -127,7 +139,18 @@ impl Session {
     ) -> Result<Self, Failure> {
         let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
         let (config, on_cluster) = cluster::place(place, process)?;
-        Ok(Self { interrupt, config, views: views()?, on_cluster, look: place.flags(), logged, page: None })
+        let look = place.flags();
+        Ok(Self {
+            interrupt,
+            config,
+            views: views()?,
+            on_cluster,
+            look,
+            logged,
+            page: None,
+            keep: None,
+            goes_on: false,
+        })
     }
 
     /// Whether the job runs on a cluster: its nodes see to input and output then.
@@ -145,6 +168,17 @@ impl Session {
         Ok(Self { page: Page::told(port, command_line)?, ..self })
     }
 
+    /// What was read is kept below this folder when enough was.
+    pub(super) fn kept_in(self, folder: Option<&Path>) -> Result<Self, Failure> {
+        let keep = folder.map(std::path::absolute).transpose().or_exit(Exit::InputOutput)?;
+        Ok(Self { keep, ..self })
+    }
+
+    /// The job has seen enough, and is to go on.
+    pub(super) fn going_on(self) -> Self {
+        Self { goes_on: true, ..self }
+    }
+
     /// What Ctrl-C is seen by, for what is done before the job runs.
     pub(super) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
@@ -152,37 +186,74 @@ impl Session {
 
     /// Has the cluster run the job of a spec, or one that `explains` it; on the first Ctrl-C cancels it. Also the program that has run there.
     pub(super) fn hand_in(self, spec: &Spec, explains: bool) -> Result<(Ran<Bytes>, String), Failure> {
+        self.waited(|submitted| submitted.spec(spec, explains))
+    }
+
+    /// Has the cluster go on with a job that was kept; on the first Ctrl-C cancels it. Also its program.
+    pub(super) fn go_on(self, job: &str) -> Result<(Ran<Bytes>, String), Failure> {
+        self.waited(|submitted| submitted.go_on(job))
+    }
+
+    fn waited(
+        self,
+        wait: impl FnOnce(&Submitted<'_>) -> Result<Waited, Failure>,
+    ) -> Result<(Ran<Bytes>, String), Failure> {
         let Self { interrupt, config, views, look, page, .. } = self;
-        let mut program = String::new();
-        let ran = ran(&interrupt, (views, page), Some(&config.cluster.name), |events| {
-            let submitted = Submitted { config: &config, interrupt: &interrupt, look: &look, events: Some(&events) };
-            let (end, runs) = submitted.spec(spec, explains)?;
-            program = runs;
-            Ok((end.result.clone(), end))
+        let (mut program, mut kept) = (String::new(), None);
+        let ran = ran(&interrupt, (views, page), Some(&config.cluster.name), |events, key| {
+            let submitted = Submitted {
+                config: &config,
+                interrupt: &interrupt,
+                look: &look,
+                events: Some(&events),
+                key: Some(key),
+            };
+            let waited = wait(&submitted)?;
+            kept = waited.kept.map(|job| (job, kept::hint(&waited.program, job, &look)));
+            program = waited.program;
+            Ok((waited.end.result.clone(), waited.end))
         })?;
-        Ok((ran, program))
+        Ok((Ran { kept, ..ran }, program))
     }
 
     /// Runs a plan in this process; on the first Ctrl-C cancels it.
     pub(super) fn run<R: Serialize + DeserializeOwned + 'static>(self, plan: &Plan) -> Result<Ran<R>, Failure> {
-        let Self { interrupt, config, views, logged, page, .. } = self;
-        ran(&interrupt, (views, page), None, |events| {
+        let Self { interrupt, config, views, logged, page, keep, goes_on, .. } = self;
+        let (stop, mut kept_job) = (Stop::new(), None);
+        let ran = ran(&interrupt, (views, page), None, |events, key| {
             let runtime = unfinished::runtime()?;
             let again = matches!(logged, Logged::Again(..));
-            let (spec, file) = match logged {
-                Logged::Again(file, spec) => (*spec, Some(file)),
-                Logged::No => (local_spec(plan), None),
+            let (spec, file, kept) = match logged {
+                Logged::Again(file, spec) => (*spec, Some(file), keep),
+                Logged::No => (local_spec(plan), None, None),
                 Logged::Anew => {
                     let spec = local_spec(plan);
-                    let file = JobFile::make(&runtime, spec.job, &setup(&config));
-                    (spec, file)
+                    let kept = keep.map(|keep| kept::folder_of(&keep, spec.job));
+                    let file = JobFile::make(&runtime, spec.job, &setup(&config, kept.as_deref()));
+                    if kept.is_some() && file.is_none() {
+                        let text = "the job cannot be kept: there is nowhere to log it, below XDG_STATE_HOME or HOME";
+                        return Err(Failure::text(Exit::InputOutput, text.to_owned()));
+                    }
+                    (spec, file, kept)
                 }
             };
             let link = file.as_ref().map(JobFile::link).unwrap_or_default();
             let folders = plan.writes.iter().map(|folder| OutputFolder::new(folder, spec.job));
             let folders: Vec<OutputFolder> = folders.collect::<Result<_, _>>().map_err(file_failure)?;
             let program = program(plan)?;
-            let ran = embedded::run(&config.node, spec, link, program, Some(events), &interrupt);
+            let attended = Attended { interrupt: &interrupt, key, goes_on };
+            let (events, job) = (stop.seeing(events), spec.job);
+            let is_kept = kept.as_deref().map(|folder| Kept { folder, stop: (!goes_on).then_some(&stop) });
+            let ran = match embedded::run(&config.node, spec, link, program, events, attended, is_kept) {
+                Ok(embedded::Ran::Over(over)) => Ok(*over),
+                Ok(embedded::Ran::Stopped(snapshot)) => {
+                    // Its log and its files stay.
+                    kept_job = Some((job, kept::hint(&plan.program, job, "")));
+                    let end = kept::end_of(&plan.program, *snapshot).map_err(job_failure)?;
+                    return Ok((end.value(), end));
+                }
+                Err(failure) => Err(failure),
+            };
             // A job that is over is not taken up again, however it ended; one that could not go on here may.
             let over = match &ran {
                 Ok((result, _)) => !matches!(result, Err(JobError::Runtime { .. })),
@@ -196,9 +267,11 @@ impl Session {
             }
             if let Some(file) = file.filter(|_| over) {
                 runtime.block_on(file.remove());
+                kept.iter().for_each(|folder| kept::remove(folder));
             }
             ran
-        })
+        })?;
+        Ok(Ran { kept: kept_job, ..ran })
     }
 }
 
@@ -207,15 +280,19 @@ fn ran<R>(
     interrupt: &Interrupt,
     (views, page): (Views, Option<Page>),
     cluster: Option<&str>,
-    run: impl FnOnce(EventSink) -> Result<(Result<R, JobError>, JobEnd), Failure>,
+    run: impl FnOnce(EventSink, &EnoughKey) -> Result<(Result<R, JobError>, JobEnd), Failure>,
 ) -> Result<Ran<R>, Failure> {
     if interrupt.came() {
         return Err(interrupted());
     }
     let clock = SystemClock::new();
-    let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
+    let style = Style::of_stderr();
+    let key = EnoughKey::of_terminal(style == Style::Bars && !views.are_estimates_json());
+    let hint = if key.is_there() { ENOUGH_HINT } else { "" };
+    let reporter = Reporter::with_hint(style, views, hint).or_exit(Exit::InputOutput)?;
     let began = clock.now();
-    let ended = run(shown_on(page.as_ref(), reporter.sink()));
+    let ended = run(shown_on(page.as_ref(), reporter.sink(), &key), &key);
+    drop(key);
     let seconds = (clock.now() - began).as_secs_f64();
     if let Some(page) = &page {
         match &ended {
@@ -240,16 +317,21 @@ fn ran<R>(
     let place = Place { cluster: cluster.map(str::to_owned), nodes: end.nodes.len() };
     let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
     let (replayed_tasks, resumed_tasks) = (progress.replayed_tasks(), progress.resumed_tasks());
-    Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
+    let kept = None;
+    Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks, kept })
 }
 
-/// A sink whose looks at a result are on a page, too.
-fn shown_on(page: Option<&Page>, sink: EventSink) -> EventSink {
-    let Some(board) = page.map(Page::board).cloned() else { return sink };
+/// What whoever sees early answers can do.
+const ENOUGH_HINT: &str = "Enter: that is enough, end with this";
+
+/// A sink whose looks at a result are on a page, too, and known to the key that says that they are enough.
+fn shown_on(page: Option<&Page>, sink: EventSink, key: &EnoughKey) -> EventSink {
+    let (board, shows) = (page.map(Page::board).cloned(), key.shows());
     let sample_ms = sink.sample_ms();
     let receive = move |event: Event| {
         if let EventKind::Estimated { snapshot } = &event.kind {
-            board.look(snapshot);
+            board.iter().for_each(|board| board.look(snapshot));
+            shows();
         }
         sink.emit(event);
     };
@@ -260,13 +342,25 @@ impl Ran<Bytes> {
     /// As the program that has run returns it.
     pub(super) fn decoded<R: DeserializeOwned>(self) -> Result<Ran<R>, Failure> {
         let report = rmp_serde::from_slice(&self.report).or_exit(Exit::JobFailed)?;
-        let Self { end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks, .. } = self;
-        Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
+        let Self { end, seconds, place, seen, kept, .. } = self;
+        let Self { failed_attempts, copied_tasks, replayed_tasks, resumed_tasks, .. } = self;
+        Ok(Ran {
+            report,
+            end,
+            seconds,
+            place,
+            seen,
+            failed_attempts,
+            copied_tasks,
+            replayed_tasks,
+            resumed_tasks,
+            kept,
+        })
     }
 }
 
 /// How this process is set up, for who goes on with its job.
-fn setup(config: &NodeConfig) -> Setup {
+fn setup(config: &NodeConfig, kept: Option<&Path>) -> Setup {
     Setup {
         command: command_line(),
         memory_bytes: match config.node.memory {
@@ -275,6 +369,7 @@ fn setup(config: &NodeConfig) -> Setup {
         },
         spill_dirs: config.node.spill_dirs.iter().flat_map(std::path::absolute).collect(),
         executors: config.node.executors,
+        kept: kept.map(Path::to_owned).into_iter().collect(),
     }
 }
 
@@ -327,8 +422,16 @@ impl<R> Ran<R> {
         Ok(())
     }
 
-    /// What the command exits with.
+    /// The job, where it has stopped and is kept.
+    pub(super) fn kept_job(&self) -> Option<String> {
+        self.kept.as_ref().map(|(job, _)| job.to_string())
+    }
+
+    /// What the command exits with; of a job that is kept it is said how it goes on.
     pub(super) fn exit(self) -> Exit {
+        if let Some((_, hint)) = &self.kept {
+            eprintln!("{hint}");
+        }
         self.seen.map_or_else(|failure| failure.exit, |()| Exit::Success)
     }
 }

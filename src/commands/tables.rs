@@ -1,7 +1,7 @@
 //! Jobs over files: `exobus shuffle`, `dedupe`, `group`, `join`, `repartition`, `convert`, `wordcount` and `aggregate`, in this process or on a cluster. What their
 //! options say is a spec.
 
-use super::planned;
+use super::{kept, planned};
 use crate::{
     cli::{AggregateArgs, ConvertArgs, DedupeArgs, GroupArgs, JoinArgs, RepartitionArgs, ShuffleArgs, WordcountArgs},
     exit::{Exit, Failure},
@@ -19,7 +19,10 @@ pub fn dedupe_rows(args: &DedupeArgs) -> Result<Exit, Failure> {
 
 /// Says something of the groups of a table and prints the summary.
 pub fn group_rows(args: &GroupArgs) -> Result<Exit, Failure> {
-    planned::run_with_page(&args.job, args.spec(), args.online.page)
+    match &args.online.go_on {
+        Some(job) => kept::go_on(&args.job, job, args.online.page, None),
+        None => planned::run_online(&args.job, args.spec(), &args.online),
+    }
 }
 
 /// Joins two tables and prints the summary.

@@ -43,17 +43,18 @@ impl Bars {
     }
 
     /// What is known of the result by now, in the place of what was known before: as many groups as fit above the bars.
-    pub(super) fn show(&mut self, known: &Snapshot, line: &str) {
+    pub(super) fn show(&mut self, known: &Snapshot, line: &str, hint: &str) {
         let (rows, columns) = self.terminal.size();
         let cells = usize::from(columns).saturating_sub(1);
-        // Head, line below it, what it says of all, and the bars themselves.
-        let groups = usize::from(rows).saturating_sub(self.stages.len() + 6);
+        let hint = if hint.is_empty() { String::new() } else { format!("\n{}", fitting(hint, cells)) };
+        // Head, line below it, what it says of all, what can be done, and the bars themselves.
+        let groups = usize::from(rows).saturating_sub(self.stages.len() + 7);
         let table = snapshot_table(known, groups, Some(cells));
         let result = self.result.get_or_insert_with(|| {
             let style = ProgressStyle::with_template("{msg}").expect("templates are literals of this file");
             self.all.insert(0, ProgressBar::new_spinner().with_style(style))
         });
-        result.set_message(format!("{table}\n{}", fitting(line, cells)));
+        result.set_message(format!("{table}\n{}{hint}", fitting(line, cells)));
     }
 
     fn bar(&mut self, name: &str) -> &ProgressBar {

@@ -50,11 +50,19 @@ impl Reporter {
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub fn start(style: Style, mut views: Views) -> io::Result<Self> {
+    pub fn start(style: Style, views: Views) -> io::Result<Self> {
+        Self::with_hint(style, views, "")
+    }
+
+    /// The same with a line below what is known of the result, where that is drawn: what whoever sees it can do.
+    ///
+    /// # Errors
+    /// See [`start`](Self::start).
+    pub fn with_hint(style: Style, mut views: Views, hint: &'static str) -> io::Result<Self> {
         let (events, received) = mpsc::channel();
         let sample_ms = views.sample_ms();
         let run = move || {
-            let progress = show(style, &received, &mut views);
+            let progress = show((style, hint), &received, &mut views);
             (progress, views)
         };
         let thread = std::thread::Builder::new().name("report".into()).spawn(run)?;
@@ -81,7 +89,7 @@ impl Reporter {
     }
 }
 
-fn show(style: Style, received: &Receiver<Message>, views: &mut Views) -> Progress {
+fn show((style, hint): (Style, &str), received: &Receiver<Message>, views: &mut Views) -> Progress {
     let clock = SystemClock::new();
     let mut progress = Progress::default();
     let mut estimates = Estimates::default();
@@ -101,7 +109,8 @@ fn show(style: Style, received: &Receiver<Message>, views: &mut Views) -> Progre
                 }
                 views.on(&event);
                 if let EventKind::Estimated { snapshot } = &event.kind {
-                    show_estimate(snapshot, (&mut estimates, views.are_estimates_json()), bars.as_mut());
+                    let bars = bars.as_mut().map(|bars| (bars, hint));
+                    show_estimate(snapshot, (&mut estimates, views.are_estimates_json()), bars);
                 }
                 if let Some(news) = progress.on(&event) {
                     match &bars {
@@ -134,12 +143,12 @@ fn show(style: Style, received: &Receiver<Message>, views: &mut Views) -> Progre
 }
 
 /// Shows what is known of a result; who looks seldom is told none of some looks.
-fn show_estimate(snapshot: &str, (estimates, as_json): (&mut Estimates, bool), bars: Option<&mut Bars>) {
+fn show_estimate(snapshot: &str, (estimates, as_json): (&mut Estimates, bool), bars: Option<(&mut Bars, &str)>) {
     let Ok(known) = serde_json::from_str::<Snapshot>(snapshot) else { return };
     match bars {
         // A closed stdout is no reason to stop working.
         _ if as_json => drop(writeln!(io::stdout().lock(), "{snapshot}")),
-        Some(bars) => bars.show(&known, &estimates.line(&known)),
+        Some((bars, hint)) => bars.show(&known, &estimates.line(&known), hint),
         None => say(&estimates.line(&known)),
     }
 }

@@ -226,6 +226,9 @@ pub struct OnlineSummary {
     pub blocks_seen: u64,
     /// See there.
     pub blocks: u64,
+    /// The job, where it is kept and can go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_job: Option<String>,
     /// What was written, where everything was read.
     #[serde(flatten)]
     pub written: Option<TableSummary>,
@@ -240,6 +243,7 @@ impl OnlineSummary {
             snapshots: snapshot.snapshot + 1,
             blocks_seen: snapshot.blocks_seen,
             blocks: snapshot.blocks,
+            kept_job: None,
             written: written.as_ref().map(|written| TableSummary::new(written, end, place, seconds)),
         }
     }

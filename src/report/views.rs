@@ -68,7 +68,7 @@ impl Views {
     }
 
     /// Whether that is so.
-    pub(super) fn are_estimates_json(&self) -> bool {
+    pub fn are_estimates_json(&self) -> bool {
         self.estimates_as_json
     }
 

@@ -210,7 +210,7 @@ fn who(cluster: &Cluster) {
         (&[("Exobus-Token", "")], "submitters' token"),
     ];
     for (headers, words) in wrong {
-        for verb in ["submit", "explain", "cancel"] {
+        for verb in ["submit", "explain", "cancel", "tell"] {
             let told = cluster.ask_with("a", verb, spec.as_bytes(), headers);
             is_error(&told, "unauthorized", None, &[words, "header Exobus-Token"]);
         }

@@ -8,6 +8,7 @@ mod config_files;
 mod crate_graph;
 mod dev;
 mod door;
+mod enough;
 mod explain;
 mod fencing;
 mod formats;

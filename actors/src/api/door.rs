@@ -58,7 +58,7 @@ const VERB: &str = "Exo-Verb";
 const TENANT: &str = "Exo-Tenant";
 
 /// The verbs, each with the bytes that a request may have.
-const VERBS: [(&str, usize); 13] = [
+const VERBS: [(&str, usize); 14] = [
     ("submit", SPEC_BYTES_MAX),
     ("explain", SPEC_BYTES_MAX),
     ("status", REQUEST_BYTES_MAX),
@@ -67,6 +67,7 @@ const VERBS: [(&str, usize); 13] = [
     ("events", REQUEST_BYTES_MAX),
     ("estimate", REQUEST_BYTES_MAX),
     ("cancel", REQUEST_BYTES_MAX),
+    ("tell", REQUEST_BYTES_MAX),
     ("why", REQUEST_BYTES_MAX),
     ("value", REQUEST_BYTES_MAX),
     ("logs", REQUEST_BYTES_MAX),
@@ -235,13 +236,14 @@ impl Door {
         let tenant: Arc<str> = tenant.unwrap_or_default().into();
         self.tenant(&tenant)?;
         let asked = Asked { tenant, verb, message, inbox: delivery.inbox(), is_handed_on };
-        if matches!(verb, "submit" | "explain" | "cancel") {
+        if matches!(verb, "submit" | "explain" | "cancel" | "tell") {
             self.admit(&asked)?;
         }
         match verb {
             "submit" => submit::submit(self, &asked).await,
             "explain" => explain::answer(self, &asked, permit).await,
             "cancel" => submit::cancel(self, &asked, permit).await.map(Some),
+            "tell" => submit::tell(self, &asked).await.map(Some),
             _ => look::answer(self, &asked, permit).await.map(Some),
         }
     }

@@ -22,11 +22,12 @@ use crate::protocol::owner::{OwnerMsg, Why};
 use crate::protocol::scheduler::{Described, Live, NodeInfo, RecordPage, RecordRow, SchedulerMsg};
 use crate::shell::AskError;
 use crate::spec::{Plain, kinds};
+use crate::words::Word;
 
 /// Jobs in an answer to `list`, unless fewer are asked for.
 const LISTED_MAX: u32 = 50;
 /// How long the host of a job may take to say how it stands, beside what somebody wants to wait: less than who asks for events waits.
-const HOST_DEADLINE: Duration = Duration::from_millis(600);
+pub(super) const HOST_DEADLINE: Duration = Duration::from_millis(600);
 /// How long an Owner may take that asks its nodes.
 const WHY_DEADLINE: Duration = Duration::from_secs(8);
 /// How long a request may wait for something to happen.
@@ -62,6 +63,9 @@ pub(crate) struct Request {
     /// Where the answer before ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
+    /// What the job is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) word: Option<Word>,
 }
 
 impl Request {

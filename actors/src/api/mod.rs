@@ -9,6 +9,7 @@
 //! | `watch`   | `{"job", "after", "wait_ms"}`                                      | as `status`, when there is something after `after`  |
 //! | `events`  | `{"job", "after", "wait_ms", "limit"}`                             | what has happened since                             |
 //! | `estimate` | `{"job", "after", "wait_ms"}`                                     | what its result looks like by now                   |
+//! | `tell`    | `{"job", "word"}`, `enough` or `go_on`                            | `{"job", "state"}`, when its program has heard it  |
 //! | `cancel`  | `{"job"}`                                                          | `{"job", "state"}`: what it has become              |
 //! | `why`     | `{"job"}`                                                          | what it waits for                                   |
 //! | `value`   | `{"job"}`                                                          | what its program returned                           |

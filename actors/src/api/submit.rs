@@ -1,4 +1,4 @@
-//! What changes something: handing jobs in, and ending them.
+//! What changes something: handing jobs in, telling them something, and ending them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,10 +17,13 @@ use crate::causes;
 use crate::ids::JobId;
 use crate::joblog::{PLAN, SPEC_TEXT};
 use crate::jobs::book::INLINE_BYTES_MAX;
-use crate::protocol::job::{Bodies, Carried, Digest, JobRecord, Pieces, Reason, Submission, WORDS_BYTES_MAX};
+use crate::protocol;
+use crate::protocol::host::HostMsg;
+use crate::protocol::job::{Bodies, Carried, Digest, JobRecord, JobState, Pieces, Reason, Submission, WORDS_BYTES_MAX};
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 use crate::registry::{Paths, Roots};
 use crate::spec::{Plan, Spec, SpecCode, SpecError, shown};
+use crate::words::Word;
 
 /// How long it is waited for the end of a job that is cancelled.
 const CANCEL_WAIT: Duration = Duration::from_secs(5);
@@ -217,6 +220,41 @@ async fn carried(door: &Door, job: JobId, text: Vec<u8>, plan: Plan) -> Result<C
     let spec = logs.put_pieces(job, SPEC_TEXT, &text).await.map_err(|error| failed(&error))?;
     let plan = logs.put_pieces(job, PLAN, &plan.params).await.map_err(|error| failed(&error))?;
     Ok(Carried::Pieces(Pieces { spec, plan }))
+}
+
+/// Tells the program of a job something; answered when it has heard that.
+pub(super) async fn tell(door: &Door, asked: &Asked<'_>) -> Result<Message, ApiError> {
+    let request = look::Request::parse(&asked.message.payload)?;
+    let word = request.word.ok_or_else(|| {
+        let words = Word::ALL.map(|word| format!("{:?}", word.token())).join(" or ");
+        ApiError::new("bad_request", format!("the request says nothing to the job: {{\"word\": {words}}}"))
+    })?;
+    let job = look::job_of(door, asked, &request).await?;
+    let known = look::known(door, asked, job).await?;
+    let JobRecord { state, host, .. } = known.record();
+    let heard = match host {
+        Some(host) if *state > JobState::Queued => {
+            let address = door.parts.post.address::<HostMsg>(host, protocol::host::ACTOR);
+            address.ask(|reply| HostMsg::Tell { job, word, reply }, look::HOST_DEADLINE).await.ok().flatten()
+        }
+        _ => None,
+    };
+    match heard {
+        Some(true) => Ok(json_message(&Standing { job: job.to_string(), state: *state, known: false })),
+        _ if state.is_over() => {
+            Err(ApiError::new("over", format!("job {job} is over: it has {state}, and hears nothing any more")))
+        }
+        Some(false) => {
+            let text = format!(
+                "job {job} does not listen: it shows nothing before its end, not yet, or not any more since it has read everything"
+            );
+            Err(ApiError::new("not_listening", text))
+        }
+        None if *state < JobState::Running => {
+            Err(ApiError::new("not_running", format!("job {job} is {state}: it shows nothing yet")))
+        }
+        None => Err(ApiError::unavailable(format!("the host of job {job} does not answer: ask again"))),
+    }
 }
 
 /// Ends a job; answered when it is over, or with how it stands until then.

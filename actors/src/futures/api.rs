@@ -28,6 +28,7 @@ use crate::joblog::{Choice, FoldDue, NodeShape};
 use crate::printing::Printer;
 use crate::shell::Inlet;
 use crate::task::{Arg, Description, FunctionName, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
+use crate::words::{Listens, Word, Words};
 
 /// The Owner knows the bytes of what has at most so many and was put by the program: it puts them back where the store has lost them.
 const PUT_KEPT_BYTES: usize = 4 << 10;
@@ -61,6 +62,9 @@ struct Inner {
     home: Home,
     others: OtherJobs,
     keeps: KeepCalls,
+    words: Words,
+    /// How many listeners were made.
+    listeners: Cell<u64>,
 }
 
 /// What a [`Futures`] is made of.
@@ -85,6 +89,8 @@ pub(crate) struct FuturesParts {
     pub(crate) others: OtherJobs,
     /// Where what the program keeps goes.
     pub(crate) keeps: KeepCalls,
+    /// What people say to the job.
+    pub(crate) words: Words,
 }
 
 impl fmt::Debug for Futures {
@@ -115,6 +121,8 @@ impl Futures {
             home: parts.home,
             others: parts.others,
             keeps: parts.keeps,
+            words: parts.words,
+            listeners: Cell::new(0),
         }))
     }
 
@@ -650,6 +658,22 @@ impl Futures {
 
     pub(super) fn log_computed(&self, number: u64, noted: Noted) {
         self.learned(Choice::Computed(number, noted));
+    }
+
+    /// The number of the next listener, and what it hears by.
+    pub(super) fn begin_to_listen(&self) -> (u64, Listens) {
+        let number = self.0.listeners.get();
+        self.0.listeners.set(number + 1);
+        (number, self.0.words.listen())
+    }
+
+    /// What a listener was told next in the run that is replayed; `None` once live.
+    pub(super) fn replayed_word(&self, listener: u64) -> Option<(Word, u64)> {
+        self.0.choices.borrow_mut().told(listener)
+    }
+
+    pub(super) fn log_word(&self, listener: u64, (word, at): (Word, u64)) {
+        self.learned(Choice::Told(listener, word, at));
     }
 
     /// Something that could have been different: it is logged before anything that comes of it.

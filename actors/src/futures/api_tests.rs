@@ -62,6 +62,15 @@ impl World {
 
     /// The same, with what its Owner is told.
     fn futures_and_owner(&self, choices: Choices, seed: u64) -> (Futures, mpsc::UnboundedReceiver<OwnerEvent>) {
+        self.of(choices, seed, Words::default())
+    }
+
+    /// The same for a program that is told words.
+    fn told(&self, choices: Choices, words: Words) -> (Futures, mpsc::UnboundedReceiver<OwnerEvent>) {
+        self.of(choices, 7, words)
+    }
+
+    fn of(&self, choices: Choices, seed: u64, words: Words) -> (Futures, mpsc::UnboundedReceiver<OwnerEvent>) {
         let node = NodeId::new("n");
         let clock: Arc<dyn Clock> = self.wall.clone();
         let on_fatal = Box::new(|_| {});
@@ -83,6 +92,7 @@ impl World {
             home: Default::default(),
             others: Default::default(),
             keeps: Default::default(),
+            words,
         });
         (futures, inbox)
     }
@@ -470,6 +480,39 @@ fn an_edge_holds_its_members_until_it_is_closed_and_those_that_are_read_once_unt
     assert_eq!(said(&mut told), ["drops 9", "stops one", "closes"]);
     futures.stop_edges().unwrap();
     assert_eq!(said(&mut told), ["stops all"]);
+}
+
+#[tokio::test]
+async fn who_listens_hears_words_and_a_program_that_is_run_again_hears_them_where_it_was_then() {
+    let world = World::new();
+    let words = Words::default();
+    let (first, mut told) = world.told(Choices::default(), words.clone());
+    let (one, other) = (first.listen(), first.listen());
+    assert!(words.say(Word::Enough));
+    assert_eq!(one.hears(|| 7).await, (Word::Enough, 7));
+    let waits = tokio::time::timeout(Duration::from_millis(10), one.hears(|| 8));
+    assert!(waits.await.is_err(), "nothing else was said");
+    assert!(words.say(Word::GoOn));
+    assert_eq!(one.hears(|| 9).await, (Word::GoOn, 9));
+    assert_eq!(other.hears(|| 3).await, (Word::GoOn, 3), "what was said last");
+    let logged = [Choice::Told(0, Word::Enough, 7), Choice::Told(0, Word::GoOn, 9), Choice::Told(1, Word::GoOn, 3)];
+    assert_eq!(first.choices(), logged);
+    let noted = std::iter::from_fn(|| told.try_recv().ok())
+        .filter(|event| matches!(event, OwnerEvent::Program(ProgramCall::Chose(Choice::Told(..)))));
+    assert_eq!(noted.count(), 3);
+    // Nobody says anything to the next run, and random numbers have an order of their own.
+    let words = Words::default();
+    let past = [&logged[..1], &[Choice::Random(7)], &logged[1..]].concat();
+    let (again, _told) = world.told(Choices::replaying(past), words.clone());
+    let (one, other) = (again.listen(), again.listen());
+    assert_eq!(other.hears(|| 0).await, (Word::GoOn, 3));
+    assert_eq!(one.hears(|| 0).await, (Word::Enough, 7));
+    assert_eq!((again.random(), one.hears(|| 0).await), (7, (Word::GoOn, 9)));
+    assert!(words.say(Word::GoOn));
+    let waits = tokio::time::timeout(Duration::from_millis(10), one.hears(|| 8));
+    assert!(waits.await.is_err(), "it has heard that before");
+    drop((one, other));
+    assert!(!words.say(Word::Enough), "nobody listens");
 }
 
 /// Two computations, of which the first is over when the second is.

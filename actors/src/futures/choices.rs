@@ -6,12 +6,13 @@ use bytes::Bytes;
 
 use crate::ids::{NodeId, ObjectId};
 use crate::joblog::{Choice, NodeShape};
+use crate::words::Word;
 
 /// The log: first what an earlier run learned is given again, then what is new is appended.
 ///
 /// Most choices are given in the order in which they were made, so a program makes them in one place. Where an object is
-/// may be asked by several at a time: each gets what was answered for its object; so may several computations be under way. Which nodes there are is the same all
-/// along.
+/// may be asked by several at a time: each gets what was answered for its object; so may several computations be under way, and somebody who listens is told words while others wait. Which nodes there are is the
+/// same all along.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     nodes: Option<Vec<NodeShape>>,
@@ -19,6 +20,8 @@ pub struct Choices {
     nodes_told: bool,
     located: BTreeMap<ObjectId, VecDeque<Vec<NodeId>>>,
     computed: BTreeMap<u64, Result<Bytes, u64>>,
+    /// What each listener was told, and how far the program was then.
+    told: BTreeMap<u64, VecDeque<(Word, u64)>>,
     replay: VecDeque<Choice>,
     /// What is ready in `replay`, sooner or later.
     ready: BTreeSet<ObjectId>,
@@ -34,6 +37,9 @@ impl Choices {
                 Choice::Nodes(nodes) => replaying.nodes = Some(nodes),
                 Choice::Located(object, nodes) => replaying.located.entry(object).or_default().push_back(nodes),
                 Choice::Computed(number, noted) => drop(replaying.computed.insert(number, noted)),
+                Choice::Told(listener, word, at) => {
+                    replaying.told.entry(listener).or_default().push_back((word, at));
+                }
                 choice => {
                     if let Choice::Ready(objects) = &choice {
                         replaying.ready.extend(objects);
@@ -71,6 +77,13 @@ impl Choices {
         Some(noted)
     }
 
+    /// What a listener was told next in the earlier run, if it was told anything more.
+    pub fn told(&mut self, listener: u64) -> Option<(Word, u64)> {
+        let (word, at) = self.told.get_mut(&listener)?.pop_front()?;
+        self.log.push(Choice::Told(listener, word, at));
+        Some((word, at))
+    }
+
     /// The nodes that there were in the earlier run, if that was asked.
     pub fn nodes(&mut self) -> Option<Vec<NodeShape>> {
         let nodes = self.nodes.clone()?;
@@ -87,7 +100,7 @@ impl Choices {
     pub fn append(&mut self, choice: Choice) {
         match &choice {
             Choice::Nodes(nodes) => (self.nodes, self.nodes_told) = (Some(nodes.clone()), true),
-            Choice::Located(..) | Choice::Computed(..) => {}
+            Choice::Located(..) | Choice::Computed(..) | Choice::Told(..) => {}
             _ => {
                 let left = self.replay.front();
                 assert!(left.is_none(), "the program asked for {choice:?} where the log has {left:?}");

@@ -13,6 +13,7 @@ mod compute;
 mod edges;
 mod home;
 mod keep;
+mod listener;
 mod pushes;
 mod queue;
 mod reference;
@@ -30,6 +31,7 @@ pub use home::Home;
 pub(crate) use home::OtherJobs;
 pub use keep::ResultFile;
 pub(crate) use keep::{KeepCall, KeepCalls};
+pub use listener::Listener;
 pub use pushes::{Fold, Pushes};
 pub use queue::Teller;
 #[cfg(test)]

@@ -36,6 +36,7 @@ use crate::protocol::scheduler::{Leader, NodeInfo, SchedulerMsg};
 use crate::results::{Keeper, KeeperParts, discard};
 use crate::shell::{self, Inbox};
 use crate::task::JobError;
+use crate::words::Words;
 
 /// How long the Scheduler may take to say which nodes there are.
 pub(crate) const NODES_DEADLINE: Duration = Duration::from_secs(10);
@@ -50,6 +51,8 @@ pub(crate) struct JobRun {
     pub(crate) log: Option<Box<Run>>,
     /// Whether it may begin.
     pub(crate) admission: Ticket,
+    /// What people say to its program.
+    pub(crate) words: Words,
     /// Called when the job is over, after what its program has asked for: see [`Program`](crate::registry::Program).
     pub(crate) give_back: Option<CleanUp>,
 }
@@ -94,7 +97,7 @@ impl JobRun {
             Err(error) if self.log.is_some() => return RunEnd::Abandoned(error.to_string()),
             Err(error) => return RunEnd::Over(JobEnd::failed(JobError::Runtime { reason: error.to_string() })),
         };
-        let Self { job, tenant, name, events, log, admission, give_back } = self;
+        let Self { job, tenant, name, events, log, admission, words, give_back } = self;
         if let Some(events) = &events {
             let kind = EventKind::JobStarted { program: name };
             events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
@@ -153,6 +156,7 @@ impl JobRun {
             home: node.home.clone(),
             others: OtherJobs::new(node.scheduler.clone(), node.logs.clone()),
             keeps,
+            words,
         });
         let handle = futures.clone();
         let keeper = KeeperParts { results: node.results.clone(), futures: futures.clone(), tenant: for_whom.clone() };

@@ -48,6 +48,7 @@ use crate::results::{discard, kept_by};
 
 use crate::shell::{Actor, Kind, Reply, Scope};
 use crate::task::JobError;
+use crate::words::{Word, Words};
 
 /// How often it is tried to write down how a job ended, and how long between two tries.
 pub(crate) const CLOSES_MAX: usize = 10;
@@ -115,6 +116,8 @@ struct Running {
     begun: bool,
     /// Whether somebody wants it to end.
     cancelled: Arc<AtomicBool>,
+    /// What people say to its program.
+    words: Words,
 }
 
 /// A job that ran here.
@@ -122,6 +125,7 @@ struct Ran {
     job: JobId,
     tenant: Arc<str>,
     ring: Ring,
+    words: Words,
     outcome: Box<Outcome>,
     /// All of it, unless what it returned is large.
     end: Option<Box<JobEnd>>,
@@ -174,7 +178,7 @@ impl Host {
     }
 
     fn ended(&mut self, job: JobId, how: Hosted) {
-        let Some(Running { tenant, ring, .. }) = self.jobs.remove(&job) else { return };
+        let Some(Running { tenant, ring, words, .. }) = self.jobs.remove(&job) else { return };
         ring.close();
         match how {
             Hosted::Over(end) => {
@@ -183,13 +187,22 @@ impl Host {
                 let is_large = end.result.as_ref().is_ok_and(|value| value.len() > VALUE_KEPT_BYTES);
                 let end = (!is_large).then(|| Box::new(end));
                 let tenant = tenant.lock().clone();
-                self.ran.push_back(Ran { job, tenant, ring, outcome, end });
+                self.ran.push_back(Ran { job, tenant, ring, words, outcome, end });
                 if self.ran.len() > RAN_MAX {
                     self.ran.pop_front();
                 }
             }
             Hosted::Elsewhere => {}
             Hosted::TurnedAway(reason) => self.tell(SchedulerMsg::JobTurnedAway { job, reason }),
+        }
+    }
+
+    /// Says a word to the program of a job; see [`HostMsg::Tell`].
+    fn told(&self, job: JobId, word: Word) -> Option<bool> {
+        match self.jobs.get(&job) {
+            Some(running) => Some(running.words.say(word)),
+            // Who says it again may have ended it by that.
+            None => self.ran.iter().any(|ran| ran.job == job && ran.words.was_told(word)).then_some(true),
         }
     }
 
@@ -275,7 +288,8 @@ async fn host(node: &NodeParts, job: JobId, brought: Brought, running: &Running,
                 let params = params.clone();
                 Box::new(move || give_back(job, &params)) as CleanUp
             });
-            let run = JobRun { job, tenant, name: program, events, log, admission, give_back };
+            let words = running.words.clone();
+            let run = JobRun { job, tenant, name: program, events, log, admission, words, give_back };
             let program = |futures: Futures| -> LocalBoxFuture<'_, Result<Vec<u8>, JobError>> {
                 // It may have been before there was anybody to be told.
                 if running.cancelled.load(Ordering::Relaxed) {
@@ -330,7 +344,7 @@ pub(crate) async fn run_here(
     node: &NodeParts,
     spec: JobSpec,
     logged: bool,
-    events: Option<EventSink>,
+    (events, words): (Option<EventSink>, Words),
     program: impl FnOnce(Futures) -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>>,
 ) -> JobEnd {
     let (job, tenant) = (spec.job, spec.tenant.clone());
@@ -346,7 +360,7 @@ pub(crate) async fn run_here(
         Ok(Accepted::Unknown) => None,
         Err(error) => return JobEnd::failed(JobError::Runtime { reason: causes(&error) }),
     };
-    JobRun { job, tenant, name, events, log, admission, give_back: None }.run(node, program).await.job_end()
+    JobRun { job, tenant, name, events, log, admission, words, give_back: None }.run(node, program).await.job_end()
 }
 
 /// As `accept`, over a while in which the bus does not answer.
@@ -464,6 +478,7 @@ impl Host {
                 let ran = self.ran.iter().rev().find(|ran| ran.job == job);
                 self.node.post.answer(reply, ran.and_then(|ran| ran.end.clone()));
             }
+            HostMsg::Tell { job, word, reply } => self.node.post.answer(reply, self.told(job, word)),
             HostMsg::Cancel { job } => {
                 if let Some(running) = self.jobs.get(&job) {
                     running.cancelled.store(true, Ordering::Relaxed);

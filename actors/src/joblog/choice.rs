@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, ObjectId};
+use crate::words::Word;
 
 /// A node, as far as plans depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,8 @@ pub enum Choice {
     Random(u64),
     /// What came of the computation of this number, from 0: its result as MessagePack, or how many bytes it has where these are too many.
     Computed(u64, Result<Bytes, u64>),
+    /// The listener of this number, from 0, was told this word when the program was so far.
+    Told(u64, Word, u64),
 }
 
 impl Choice {
@@ -53,7 +56,7 @@ impl Choice {
             Self::Nodes(nodes) => nodes.len(),
             Self::Located(_, nodes) => 1 + nodes.len(),
             Self::Folds(folds) => folds.iter().map(|(_, blocks)| 1 + blocks.len()).sum(),
-            Self::Time(_) | Self::Random(_) | Self::Computed(..) => 0,
+            Self::Time(_) | Self::Random(_) | Self::Computed(..) | Self::Told(..) => 0,
         }
     }
 }

@@ -36,6 +36,7 @@ use crate::random::Random;
 use crate::results::ResultClient;
 use crate::shell::{Fatal, Post};
 use crate::task::JobError;
+use crate::words::Words;
 use exobus_store::Store;
 
 /// Something to do on the arbiter of jobs.
@@ -142,7 +143,7 @@ impl Node {
             *slot.lock() = Some(value);
             Ok(Vec::new())
         };
-        let end = self.work_on(spec, false, events, program).await;
+        let end = self.work_on(spec, false, (events, Words::default()), program).await;
         let value = end.result.clone().map(|_| value.lock().take().expect("without a log its program has run"));
         (value, end)
     }
@@ -163,13 +164,30 @@ impl Node {
         P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
         T: Serialize + DeserializeOwned,
     {
+        self.run_told(spec, (events, Words::default()), program).await
+    }
+
+    /// The same for a program that is told words while it runs: [`Words::say`] says them.
+    ///
+    /// # Errors
+    /// As [`run_logged`](Self::run_logged).
+    pub async fn run_told<T, P>(
+        &self,
+        spec: JobSpec,
+        watched: (Option<EventSink>, Words),
+        program: P,
+    ) -> (Result<T, JobError>, JobEnd)
+    where
+        P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+        T: Serialize + DeserializeOwned,
+    {
         let program = async move |futures| rmp_serde::to_vec_named(&program(futures).await?).map_err(JobError::program);
-        let end = self.work_on(spec, true, events, program).await;
+        let end = self.work_on(spec, true, watched, program).await;
         let value = end.result.clone().and_then(|bytes| rmp_serde::from_slice(&bytes).map_err(JobError::program));
         (value, end)
     }
 
-    async fn work_on<P>(&self, spec: JobSpec, logged: bool, events: Option<EventSink>, program: P) -> JobEnd
+    async fn work_on<P>(&self, spec: JobSpec, logged: bool, watched: (Option<EventSink>, Words), program: P) -> JobEnd
     where
         P: AsyncFnOnce(Futures) -> Result<Vec<u8>, JobError> + Send + 'static,
     {
@@ -178,7 +196,7 @@ impl Node {
             Box::pin(async move {
                 let _entered = node.running.enter();
                 let program = move |futures| -> LocalBoxFuture<'static, _> { Box::pin(program(futures)) };
-                let _ = answer.send(host::run_here(&node, spec, logged, events, program).await);
+                let _ = answer.send(host::run_here(&node, spec, logged, watched, program).await);
             })
         });
         let sent = self.work.as_ref().is_some_and(|queue| queue.send(work).is_ok());

@@ -5,6 +5,7 @@
 //! | `Run`    | Scheduler | `JobStarted`, `JobEnded` or `JobTurnedAway` to it | ignored by job    | said again after a while |
 //! | `Resume` | Scheduler | –                                           | ignored by job        | said again after a while |
 //! | `Cancel` | Scheduler | – (the job ends)                            | ignored               | said again after a while |
+//! | `Tell`   | a door | `Option<bool>`                                 | the same answer       | said again by who asked  |
 //! | `Look`   | a door | `Option<News>`                                 | –                     | asked again              |
 //! | `TellEnd` | a door | `Option<JobEnd>`                              | –                     | asked again              |
 
@@ -21,6 +22,7 @@ use crate::ids::{JobId, NodeId};
 use crate::protocol::results::JobKept;
 use crate::shell::{Reply, Wire};
 use crate::task::JobError;
+use crate::words::Word;
 
 /// The name under which the Host of a node is registered.
 pub const ACTOR: &str = "host";
@@ -114,6 +116,15 @@ pub enum HostMsg {
     Cancel {
         /// The job.
         job: JobId,
+    },
+    /// Tell the program of a job something.
+    Tell {
+        /// The job.
+        job: JobId,
+        /// What.
+        word: Word,
+        /// Whether the program listens, or was told the same before; `None`: it does not run here.
+        reply: Reply<Option<bool>>,
     },
 }
 

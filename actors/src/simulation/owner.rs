@@ -142,6 +142,7 @@ impl Owner {
             home: Default::default(),
             others: Default::default(),
             keeps: Default::default(),
+            words: Default::default(),
         });
         let (node, incarnation) = (cx.me.clone(), cx.incarnation);
         let place =

@@ -404,7 +404,7 @@ async fn each_role_of_the_shipped_configuration_can_do_its_work() {
 
     // Who is no node asks at the door what its role may ask.
     let looks = ["status", "list", "watch", "events", "estimate", "why", "logs", "nodes", "cluster"];
-    let does = ["submit", "explain", "cancel", "value", "result"];
+    let does = ["submit", "explain", "cancel", "tell", "value", "result"];
     let asks = [(&submitter, [&looks[..], &does].concat()), (&viewer, looks.to_vec())];
     for (bus, verb) in asks.into_iter().flat_map(|(bus, verbs)| verbs.into_iter().map(move |verb| (bus, verb))) {
         let door = subjects.every_api(verb).unwrap();

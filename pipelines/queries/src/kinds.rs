@@ -11,7 +11,7 @@ use crate::online::{Online, OnlineGroup};
 use crate::stopping::{Until, UntilError};
 
 /// What is said of what is shown before everything was read.
-pub const ONLINE: [Field; 5] = [
+pub const ONLINE: [Field; 6] = [
     Field::new(
         "online",
         Takes::Flag,
@@ -47,6 +47,13 @@ pub const ONLINE: [Field; 5] = [
         "Whether bounds of all groups hold together with the probability that is said, which makes them wider. Unless it is said, those of each group do.",
     )
     .or("false"),
+    Field::new(
+        "keep_for",
+        Takes::Text,
+        "\"10min\"",
+        "How long the job can go on to the exact answer after enough was read: it waits that long for who has it go on (`exobus query --continue`), with what it has read, and its output folder is \
+         not free. Unless it is said, it ends when enough was read.",
+    ),
 ];
 
 const FIELDS: [Field; GROUP_FIELDS.len() + ONLINE.len()] = {
@@ -84,7 +91,7 @@ fn plan(fields: &Fields<'_>) -> Result<Plan, SpecError> {
 /// It is not, and something is said of it; what is said contradicts itself.
 pub fn online(fields: &Fields<'_>) -> Result<Option<Online>, SpecError> {
     if !fields.flag("online") {
-        if let Some(field) = fields.first_of(&["until", "seed", "bounds", "simultaneous"]) {
+        if let Some(field) = fields.first_of(&["until", "seed", "bounds", "simultaneous", "keep_for"]) {
             let message = format!("`{field}` is of what is shown before everything was read: `online = true`");
             return Err(SpecError::new(SpecCode::Invalid, message).at(field));
         }
@@ -106,5 +113,10 @@ pub fn online(fields: &Fields<'_>) -> Result<Option<Online>, SpecError> {
         (_, waits_for) => waits_for,
     };
     let (seed, simultaneous) = (fields.number("seed").unwrap_or_default(), fields.flag("simultaneous"));
-    Ok(Some(Online { seed, until, bounds, simultaneous }))
+    let keep_for = fields.text("keep_for").map(|text| match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err(invalid("keep_for", format!("the time {text:?} is none above 0: `10min`, or `1h 30min`"))),
+    });
+    let keep_for = keep_for.transpose()?;
+    Ok(Some(Online { seed, until, bounds, simultaneous, keep_for }))
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::estimators::{Bounds, Estimate, Kind, NoBounds, relative_error};
+use crate::stopping::Ended;
 
 /// Groups that are shown, at most.
 pub const SHOWN_MAX: usize = 1000;
@@ -40,6 +41,9 @@ pub struct Snapshot {
     pub unmet_blocks: Option<u64>,
     /// The groups that are shown.
     pub groups: Vec<ShownGroup>,
+    /// Why the query has stopped behind this look, which is shown again with this: it is kept, and waits for who has it go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Ended>,
 }
 
 /// A group of a [`Snapshot`].

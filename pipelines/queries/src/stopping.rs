@@ -1,7 +1,7 @@
 //! When a query that answers early has read enough.
 //!
 //! It is looked at where [`Looks`](crate::estimators::Looks) says and nowhere else, so an error is small enough at a look or at none: a query for which it is at no look reads everything, and its answer is exact.
-//! A time is over at any moment; what is reported then is the last look before it, or the first one where there was none yet.
+//! A time is over at any moment, and people say at any moment that they have seen enough; what is reported then is the last look before it, or the first one where there was none yet.
 
 use std::fmt;
 use std::str::FromStr;
@@ -263,5 +263,6 @@ mod tests {
         assert_eq!(said, "error=0.01 was met at no look: everything was read, and the answer is exact");
         assert_eq!(Ended::Met("time=5s".parse().unwrap()).to_string(), "time=5s was over");
         assert_eq!(Ended::Met("error=2%".parse().unwrap()).to_string(), "error=0.02 was met");
+        assert_eq!(Ended::Asked.to_string(), "it was stopped");
     }
 }

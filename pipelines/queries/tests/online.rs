@@ -5,13 +5,17 @@ use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use exobus_actors::event::{Event, EventKind, EventSink};
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
+use exobus_actors::protocol::host::JobSpec;
 use exobus_actors::task::JobError;
+use exobus_actors::words::{Word, Words};
 use exobus_queries::estimators::Kind;
 use exobus_queries::online::{Answered, OnlineGroup, online_group};
 use exobus_queries::snapshot::{ShownKind, Snapshot};
@@ -114,6 +118,36 @@ impl Table {
     async fn online(&self, node: (usize, u64), query: OnlineGroup) -> (Answered, Vec<Snapshot>) {
         let (answered, shown) = self.run(node, async move |futures| online_group(futures, query).await).await;
         (answered.unwrap(), shown)
+    }
+
+    /// A query to which somebody says something when he sees a snapshot; also how many tasks have read blocks.
+    async fn told(
+        &self,
+        query: OnlineGroup,
+        says: impl Fn(&Snapshot, &Words) + Send + Sync + 'static,
+    ) -> (Answered, Vec<Snapshot>, usize) {
+        let mut options = NodeOptions::alone(2, 64 * MIB);
+        options.store.spill_dirs = vec![self.path("spill")];
+        let node = Node::start(options).unwrap();
+        let seen = Arc::new(Mutex::new((Vec::new(), 0)));
+        let words = Words::default();
+        let (sees, said) = (seen.clone(), words.clone());
+        let events = EventSink::new(move |event: Event| match event.kind {
+            EventKind::Estimated { snapshot } => {
+                let snapshot = serde_json::from_str(&snapshot).unwrap();
+                says(&snapshot, &said);
+                sees.lock().unwrap().0.push(snapshot);
+            }
+            EventKind::TaskFinished { stage, .. } if &*stage == "query.map" => sees.lock().unwrap().1 += 1,
+            EventKind::TaskReplayed { .. } => panic!("{event:?}"),
+            _ => {}
+        });
+        let spec = JobSpec::of(JobId::new(), "query.group", &query).unwrap();
+        let program = async move |futures| online_group(futures, query).await;
+        let answered = node.run_told(spec, (Some(events), words), program).await.0.unwrap();
+        node.stop();
+        let (shown, maps) = std::mem::take(&mut *seen.lock().unwrap());
+        (answered, shown, maps)
     }
 
     /// The files of a folder.
@@ -433,4 +467,90 @@ async fn a_table_without_rows_is_answered_at_once() {
     assert_eq!((answered.ended, shown.len()), (Ended::Exact { missed: None }, 1));
     let values = &shown[0].groups[0].values;
     assert_eq!((&values[0].estimate, &values[1].estimate), (&json!(0), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_query_that_is_told_that_enough_was_seen_ends_with_what_it_has_shown() {
+    let table = Table::new(240);
+    let query = |output: &str| OnlineGroup::new(table.group(output, &["city"], "count(*) as n, avg(hours)"));
+    let (answered, shown, _) = table
+        .told(query("out"), |snapshot, words| {
+            if snapshot.snapshot == 5 {
+                assert!(words.say(Word::Enough) && words.say(Word::Enough), "said twice it is heard once");
+            }
+        })
+        .await;
+    assert_eq!((answered.ended, &answered.written), (Ended::Asked, &None));
+    assert_eq!(answered.snapshot, *shown.last().unwrap());
+    assert!((5..8).contains(&answered.snapshot.snapshot) && !answered.snapshot.is_final, "{answered:?}");
+    assert!(table.files("out").is_empty(), "nothing was written");
+    // Said when there is nothing more to read it changes nothing.
+    let (answered, shown, _) = table
+        .told(query("out"), |snapshot, words| {
+            if snapshot.is_final {
+                assert!(!words.say(Word::Enough), "nobody listens any more");
+            }
+        })
+        .await;
+    assert_eq!((answered.ended, shown.last().unwrap().is_final), (Ended::Exact { missed: None }, true));
+    assert_eq!(table.files("out").len(), 2);
+}
+
+#[tokio::test]
+async fn a_query_that_is_kept_goes_on_to_the_answer_of_a_batch_and_reads_nothing_twice() {
+    let table = Table::new(240);
+    let batch = table.group("batch", &["city"], AGGREGATES);
+    table.run((2, 64 * MIB), async move |futures| group(futures, batch).await).await.0.unwrap();
+    let kept = |output: &str, keep_for| OnlineGroup {
+        until: Some("error=20%".parse().unwrap()),
+        keep_for: Some(keep_for),
+        ..OnlineGroup::new(table.group(output, &["city"], "count(*) as n"))
+    };
+    let whole = OnlineGroup::new(table.group("whole", &["city"], AGGREGATES));
+    let (_, _, maps) = table.told(whole, |_, _| ()).await;
+    let minute = Duration::from_secs(60);
+    // `max` has no bounds before the end, so no error is small enough.
+    for (output, until) in [("met", Some("time=1ms")), ("asked", None)] {
+        let query = OnlineGroup {
+            group: table.group(output, &["city"], AGGREGATES),
+            until: until.map(|until| until.parse().unwrap()),
+            ..kept(output, minute)
+        };
+        let is_asked = AtomicBool::new(until.is_some());
+        let (answered, shown, read) = table
+            .told(query, move |snapshot, words| {
+                if snapshot.stopped.is_some() {
+                    assert!(words.say(Word::GoOn));
+                } else if snapshot.snapshot == 5 && !is_asked.swap(true, Ordering::Relaxed) {
+                    assert!(words.say(Word::Enough));
+                }
+            })
+            .await;
+        let stopped: Vec<&Snapshot> = shown.iter().filter(|snapshot| snapshot.stopped.is_some()).collect();
+        let why = until.map_or(Ended::Asked, |_| Ended::Met("time=1ms".parse().unwrap()));
+        assert_eq!((stopped.len(), stopped[0].stopped), (1, Some(why)), "{output}");
+        assert!(stopped[0].blocks_seen < 240, "{output}: {stopped:?}");
+        assert_eq!((answered.ended, answered.snapshot.is_final), (Ended::Exact { missed: None }, true), "{output}");
+        assert_eq!(table.files(output), table.files("batch"), "{output}");
+        assert_eq!(read, maps, "{output}: a block was read twice");
+    }
+    // Nobody has it go on.
+    let (answered, shown, _) = table.told(kept("over", Duration::from_millis(300)), |_, _| ()).await;
+    assert_eq!((answered.ended, answered.written), (Ended::Met("error=20%".parse().unwrap()), None));
+    let [.., stopped, last] = shown.as_slice() else { panic!("{shown:?}") };
+    assert_eq!((stopped.stopped, last.stopped), (Some(answered.ended), None));
+    assert_eq!(answered.snapshot, *last);
+    // Who has it go on, and has seen enough of that, ends it.
+    let goes_on = AtomicBool::default();
+    let (answered, shown, _) = table
+        .told(kept("again", minute), move |snapshot, words| {
+            if snapshot.stopped.is_some() {
+                assert!(words.say(Word::GoOn) && !goes_on.swap(true, Ordering::Relaxed), "it is kept once");
+            } else if goes_on.load(Ordering::Relaxed) {
+                assert!(words.say(Word::Enough));
+            }
+        })
+        .await;
+    assert_eq!((answered.ended, answered.snapshot == *shown.last().unwrap()), (Ended::Asked, true), "{shown:?}");
+    assert!(table.files("again").is_empty() && table.files("over").is_empty());
 }

@@ -119,7 +119,7 @@ fn measured_on_cluster(
     interrupt: &Interrupt,
 ) -> Result<Figures, Failure> {
     let plan = Plan::of("bench", params).or_exit(Exit::Usage)?;
-    let end = Submitted { config, interrupt, look, events: None }.plan(&plan)?;
+    let end = Submitted { config, interrupt, look, events: None, key: None }.plan(&plan)?;
     let bytes = end.result.clone().map_err(job_failure)?;
     Ok(with_cost(rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)?, &end))
 }

@@ -20,6 +20,7 @@ use exobus_actors::{
         Align, Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns, StillRunning,
         TaskFailure, TaskFigures, TaskSpec, TaskTiming,
     },
+    words::Word,
 };
 
 use super::Sample;
@@ -234,6 +235,7 @@ fn host() -> Vec<HostMsg> {
         HostMsg::TellEnd { job: job(), reply: Reply::to(node(), 8) },
         HostMsg::Resume { job: job() },
         HostMsg::Cancel { job: job() },
+        HostMsg::Tell { job: job(), word: Word::Enough, reply: Reply::to(node(), 9) },
     ]
 }
 
@@ -244,6 +246,7 @@ fn host_variant(message: &HostMsg) -> &'static str {
         HostMsg::TellEnd { .. } => "TellEnd",
         HostMsg::Resume { .. } => "Resume",
         HostMsg::Cancel { .. } => "Cancel",
+        HostMsg::Tell { .. } => "Tell",
     }
 }
 
@@ -470,7 +473,7 @@ mod tests {
             given,
             [
                 ("scheduler", 19),
-                ("host", 5),
+                ("host", 6),
                 ("owner", 13),
                 ("node", 11),
                 ("results", 2),

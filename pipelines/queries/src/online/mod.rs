@@ -6,6 +6,13 @@
 //!    other, and nothing waits for them but what stops the query;
 //! 3. *reduce* and *write* are those of a group, so the answer in the end is the same as without, bit by bit; *final* shows it.
 //!
+//! # When it stops
+//! A query has seen enough when what it waits for is met at a look, when its time is over, or when somebody says so ([`Word::Enough`]). It ends then, unless it is to be kept: then nothing
+//! of it is dropped. Its program does not go on, so no tasks are submitted and those under way are the last; what they have made stays, in memory or on disk. [`Word::GoOn`] has it
+//! go on from there to the end, without what it waits for; what was read is not read again.
+//!
+//! Words are logged with the number of looks that were shown by then: a query whose host is lost behind a word stops at the same look, or goes on. That a time is over is not logged.
+//!
 //! All groups are followed where they are 32 768 at most, and of more the 8 192 that have the most rows when it is first seen that there are more; fewer where memory is small. Where even one map has more than it tells (262 144), nobody knows what is missing of which:
 //! its look chooses and shows no values, and what is known of the groups that are followed begins behind it. So whatever is estimated is estimated from all blocks of a random sample.
 
@@ -17,12 +24,15 @@ mod sampler;
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
 
-use exobus_actors::futures::Futures;
+use exobus_actors::futures::{Futures, Listener};
 use exobus_actors::ids::JobId;
 use exobus_actors::program;
 use exobus_actors::registry::{Paths, TaskContext, TaskError};
 use exobus_actors::task::JobError;
+use exobus_actors::words::Word;
 use exobus_shuffle::jobs::outputs;
 use exobus_tables::jobs::group::GroupTable;
 use exobus_tables::jobs::group::sampled::group_sampled;
@@ -57,6 +67,9 @@ pub struct OnlineGroup {
     /// Whether the error probability is that of all groups of a look together, and not that of each.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simultaneous: bool,
+    /// How long it can go on after it has seen enough; `None`: it is over then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_for: Option<Duration>,
     /// How many groups are told and followed, at most; `None`: as the module says.
     pub followed_max: Option<u64>,
     /// What is shown of each group; `None`: what is written of it.
@@ -76,13 +89,16 @@ pub struct Online {
     /// As [`OnlineGroup::simultaneous`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simultaneous: bool,
+    /// As [`OnlineGroup::keep_for`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_for: Option<Duration>,
 }
 
 impl Online {
     /// Of these groups.
     pub fn of(self, group: GroupTable) -> OnlineGroup {
-        let Self { seed, until, bounds, simultaneous } = self;
-        OnlineGroup { until, seed, bounds, simultaneous, ..OnlineGroup::new(group) }
+        let Self { seed, until, bounds, simultaneous, keep_for } = self;
+        OnlineGroup { until, seed, bounds, simultaneous, keep_for, ..OnlineGroup::new(group) }
     }
 }
 
@@ -96,6 +112,7 @@ impl OnlineGroup {
             error_probability: 0.05,
             bounds: Kind::Approximate,
             simultaneous: false,
+            keep_for: None,
             followed_max: None,
             answer: None,
         }
@@ -122,34 +139,52 @@ pub async fn online_group(futures: Futures, params: OnlineGroup) -> Result<Answe
     let seen = Seen {
         futures: &futures,
         began: Instant::now(),
+        until: params.until,
+        words: Hearing::new(futures.listen()),
         looks: Cell::new(0),
         is_met: Cell::new(false),
         last: RefCell::default(),
     };
-    let (tells, told) = mpsc::unbounded();
+    let (tells, mut told) = mpsc::unbounded();
     let sampler = BySeed::new(&params, tells);
-    let written = {
-        let run = pin!(group_sampled(futures.clone(), OnlineGroup::NAME, params.group.clone(), &sampler));
-        let watch = pin!(seen.watch(told, params.until, &sampler));
-        match select(run, watch).await {
-            Either::Left((written, _)) => Some(written?),
-            // What is under way goes with it.
-            Either::Right((stopped, _run)) => stopped.map(|()| None)?,
+    let ended = {
+        let mut run = pin!(group_sampled(futures.clone(), OnlineGroup::NAME, params.group.clone(), &sampler));
+        loop {
+            let stopped = {
+                let watch = pin!(seen.watch(&mut told, &sampler));
+                match select(run.as_mut(), watch).await {
+                    Either::Left((written, _)) => break Ok(written?),
+                    Either::Right((stopped, _)) => stopped?,
+                }
+            };
+            match params.keep_for {
+                // What is under way stays, and nothing new is submitted: nobody asks the run to go on.
+                Some(time) if seen.goes_on_within(time, stopped).await => {}
+                // What is under way goes with it.
+                _ => break Err(stopped),
+            }
         }
     };
-    match (&written, sampler.answer()) {
-        (Some(written), Some(answer)) => {
+    let (written, ended) = match (ended, sampler.answer()) {
+        (Ok(written), Some(answer)) => {
             // Those that the end was quicker than.
             while seen.show_next(&sampler).await? {}
             let snapshot: Snapshot = futures.get_value(&answer).await?;
             seen.show(Snapshot { rows_seen: snapshot.rows_seen.max(written.rows_read), ..snapshot });
+            let missed = match params.until {
+                Some(Until::Error(goal)) if !seen.is_met.get() => Some(goal),
+                _ => None,
+            };
+            (Some(written), Ended::Exact { missed })
         }
-        _ => futures.stop_edges()?,
-    }
-    let ended = match (&written, params.until) {
-        (Some(_), Some(Until::Error(goal))) if !seen.is_met.get() => Ended::Exact { missed: Some(goal) },
-        (None, Some(until)) => Ended::Met(until),
-        (_, _) => Ended::Exact { missed: None },
+        (Ok(written), None) => {
+            futures.stop_edges()?;
+            (Some(written), Ended::Exact { missed: None })
+        }
+        (Err(stopped), _) => {
+            futures.stop_edges()?;
+            (None, stopped)
+        }
     };
     let snapshot = seen.last.into_inner().unwrap_or_default();
     Ok(Answered { ended, written, snapshot })
@@ -160,6 +195,8 @@ struct Seen<'a> {
     futures: &'a Futures,
     /// When this run of the query began: how long it was away before does not count.
     began: Instant,
+    until: Option<Until>,
+    words: Hearing,
     /// How many looks were shown.
     looks: Cell<usize>,
     /// Whether what is waited for was met at one of them.
@@ -168,14 +205,16 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Shows what looks show, until that is what is waited for. When everything was read it goes on to the end.
-    async fn watch(
-        &self,
-        mut told: mpsc::UnboundedReceiver<()>,
-        until: Option<Until>,
-        sampler: &BySeed<'_>,
-    ) -> Result<(), JobError> {
+    /// Shows what looks show, until enough was seen; why. When everything was read it goes on to the end.
+    async fn watch(&self, told: &mut mpsc::UnboundedReceiver<()>, sampler: &BySeed<'_>) -> Result<Ended, JobError> {
         loop {
+            if sampler.answer().is_some() {
+                self.words.close();
+                return std::future::pending().await;
+            }
+            if let Some(stopped) = self.stopped() {
+                return Ok(stopped);
+            }
             let next = pin!(async {
                 while !self.show_next(sampler).await? {
                     if told.next().await.is_none() {
@@ -184,17 +223,52 @@ impl Seen<'_> {
                 }
                 Ok::<(), JobError>(())
             });
-            let is_stopped = match select(next, pin!(self.time_is_over(until))).await {
-                Either::Left((shown, _)) => shown.map(|()| self.is_met.get())?,
-                Either::Right(((), _)) => true,
-            };
-            if sampler.answer().is_some() {
-                return std::future::pending().await;
-            }
-            if is_stopped {
-                return Ok(());
+            // Words first: one that was said before this run of the program is known before its looks are.
+            let heard = pin!(self.words.hear(&self.looks));
+            let is_over = pin!(self.time_is_over());
+            if let Either::Right((Either::Left((shown, _)), _)) = select(heard, select(next, is_over)).await {
+                shown?;
             }
         }
+    }
+
+    /// Why enough was seen, if it was.
+    fn stopped(&self) -> Option<Ended> {
+        let looks = self.looks();
+        match self.words.said.get() {
+            // Who has it go on wants its answer, until he says that he has seen enough of that.
+            Some((Word::GoOn, _)) => None,
+            // That is the look that was shown when it was said, whichever run of the program that was in; or the first.
+            Some((Word::Enough, at)) if looks >= at.max(1) => Some(Ended::Asked),
+            said => {
+                let until = self.until.filter(|_| !self.words.goes_on.get() && said.is_none())?;
+                let is_over = self.is_met.get() || until.is_over(self.began.elapsed(), looks);
+                is_over.then_some(Ended::Met(until))
+            }
+        }
+    }
+
+    /// Shows why it stopped, and waits until it is to go on; whether it is, before so much time is over.
+    async fn goes_on_within(&self, time: Duration, stopped: Ended) -> bool {
+        if self.words.goes_on.get() {
+            // It has gone on once, which is what it was kept for.
+            return false;
+        }
+        let shown = self.last.borrow().clone().unwrap_or_default();
+        self.tell(&Snapshot { stopped: Some(stopped), ..shown.clone() });
+        let goes_on = pin!(async {
+            while !self.words.goes_on.get() {
+                self.words.hear(&self.looks).await;
+            }
+        });
+        let goes_on = tokio::time::timeout(time, goes_on).await.is_ok();
+        // What is shown last is not that it waits.
+        self.tell(&shown);
+        goes_on
+    }
+
+    fn looks(&self) -> u64 {
+        self.looks.get() as u64
     }
 
     /// Shows what the next look shows, when it was taken; whether there is one.
@@ -208,9 +282,9 @@ impl Seen<'_> {
     }
 
     /// Resolves when a time is over that is waited for, and there was a look.
-    async fn time_is_over(&self, until: Option<Until>) {
-        match until {
-            Some(until @ Until::Time(time)) if until.is_over(time, self.looks.get() as u64) => {
+    async fn time_is_over(&self) {
+        match self.until {
+            Some(until @ Until::Time(time)) if !self.words.goes_on.get() && until.is_over(time, self.looks()) => {
                 tokio::time::sleep_until(self.began + time).await;
             }
             _ => std::future::pending().await,
@@ -219,11 +293,45 @@ impl Seen<'_> {
 
     fn show(&self, mut snapshot: Snapshot) {
         snapshot.seconds = self.began.elapsed().as_secs_f64();
+        self.tell(&snapshot);
+        self.last.replace(Some(snapshot));
+    }
+
+    fn tell(&self, snapshot: &Snapshot) {
         // What does not fit a message is not shown, and no reason to end.
-        if let Err(error) = self.futures.show_estimate(&snapshot) {
+        if let Err(error) = self.futures.show_estimate(snapshot) {
             self.futures.print(&format!("look {} is not shown: {error}", snapshot.snapshot));
         }
-        self.last.replace(Some(snapshot));
+    }
+}
+
+/// What people say to the query.
+struct Hearing {
+    /// `None`: nobody listens any more.
+    listener: RefCell<Option<Rc<Listener>>>,
+    /// What was said last, and how many looks were shown then.
+    said: Cell<Option<(Word, u64)>>,
+    /// Whether it was said once that it is to go on.
+    goes_on: Cell<bool>,
+}
+
+impl Hearing {
+    fn new(listener: Listener) -> Self {
+        Self { listener: RefCell::new(Some(Rc::new(listener))), said: Cell::new(None), goes_on: Cell::new(false) }
+    }
+
+    /// Resolves when something else is said.
+    async fn hear(&self, looks: &Cell<usize>) {
+        let listener = self.listener.borrow().clone();
+        let Some(listener) = listener else { return std::future::pending().await };
+        let (word, at) = listener.hears(|| looks.get() as u64).await;
+        self.said.set(Some((word, at)));
+        self.goes_on.set(self.goes_on.get() || word == Word::GoOn);
+    }
+
+    /// Whoever says something hears from now on that it is too late.
+    fn close(&self) {
+        self.listener.take();
     }
 }
 
