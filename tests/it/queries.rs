@@ -268,12 +268,36 @@ fn joins_with_small_tables_are_shown_before_they_are_done() {
     assert!(seen.len() > 5 && seen.last().unwrap()["final"] == true, "{seen:?}");
     let explained = query(&scratch, &format!("EXPLAIN {}", queries[2]), &[]).expect(0, &[]).stdout.clone();
     assert!(explained.contains("with what step 2 has for each row"), "{explained}");
+    let rows = |text: &str| {
+        let answer = csv(&scratch, text);
+        let mut rows: Vec<String> = answer.lines().skip(1).map(str::to_owned).collect();
+        rows.sort();
+        rows
+    };
+    let [lima, oslo, rome] = [0, 1, 2].map(|at| totals()[at].1);
+    // Rows of the small table that match none are known to no task alone.
+    let outer = |kind: &str| {
+        format!("SELECT country, count(id) AS n FROM 'in' {kind} JOIN 'cities.csv' ON city = name GROUP BY country")
+    };
+    let of_cities = ["france,0".to_owned(), format!("italy,{rome}"), format!("norway,{oslo}")];
+    assert_eq!(rows(&outer("RIGHT")), of_cities);
+    assert_eq!(rows(&outer("FULL")), [&[format!(",{lima}")][..], &of_cities].concat());
+    // Rows that are left out need not have a key, and keys need not be as columns are read.
+    fs::write(scratch.path("numbers.csv"), "number,kind\n100,odd\n").unwrap();
+    let text = "SELECT kind, count(*) AS n FROM 'in' JOIN 'numbers.csv' ON 100 / (id % 2) = number WHERE id % 2 = 1 GROUP BY kind";
+    assert_eq!(rows(text), ["odd,12000"]);
+    let text = "SELECT country, count(*) AS n FROM 'in' JOIN 'cities.csv' ON replace(city, 'o', '0') = replace(name, 'o', '0') GROUP BY country";
+    assert_eq!(rows(text), of_cities[1..]);
+    // The first groups of one order are put into another one.
+    let text = "SELECT * FROM (SELECT city, count(*) AS n FROM 'in' GROUP BY city ORDER BY n DESC LIMIT 1) AS most ORDER BY city";
+    let (seen, answer) = looks(&scratch, text, &[]);
+    assert_eq!(answer["rows"], json!([{ "city": "oslo", "n": oslo }]));
+    assert!(seen.len() > 5 && seen.iter().all(|look| look["groups"].as_array().unwrap().len() == 1), "{seen:?}");
     // Each of two rows of a key would be one of the answer: that is a join.
     fs::write(scratch.path("twice.csv"), "name,day\noslo,1\noslo,2\nrome,1\n").unwrap();
     let text = "SELECT day, count(*) AS n FROM 'in' JOIN 'twice.csv' ON city = name GROUP BY day";
     let told = query(&scratch, text, &["--online"]).expect(0, &[]).stdout.clone();
     assert!(told.contains("a table has several rows of one key (name) for each row of another"), "{told}");
-    let [_, oslo, rome] = [0, 1, 2].map(|at| totals()[at].1);
     let (seen, answer) = looks(&scratch, text, &[]);
     let days: BTreeMap<u64, u64> = answer["rows"]
         .as_array()

@@ -198,6 +198,8 @@ fn measure_look_ups(context: &mut TaskContext<'_>, params: LookUpsParams) -> Res
 /// What is looked up for rows takes this share of what an executor has of the memory of a node, and so many bytes at most.
 const LOOK_UPS_SHARE: u64 = 8;
 const LOOK_UPS_BYTES_MAX: u64 = 64 << 20;
+/// The same where nothing is shown early.
+const LOOK_UPS_BATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// A query on its way.
 #[derive(Clone)]
@@ -260,10 +262,12 @@ impl Run<'_> {
             let mut run = Run { folder: self.folder.join("beside"), ..self.clone() };
             let (done, measured) = run.look_ups(other).await?;
             match measured {
-                Measured::Bytes(bytes) => {
+                // Each task reads what it looks up, which costs more than to write rows between where that is much.
+                Measured::Bytes(bytes) if self.params.online.is_some() || bytes <= LOOK_UPS_BATCH_BYTES_MAX => {
                     run.beside_bytes = bytes;
                     return run.answer(other, done, self.params.online.zip(other.online().ok())).await;
                 }
+                Measured::Bytes(_) => (),
                 Measured::Not(what) => why = Some(what),
             }
         }

@@ -102,6 +102,7 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
         check(&told, terms)?;
         begins_anew |= has_more;
         rows += told_rows;
+        memory.resize(granted.max(2 * moments.bytes() + 2 * bytes.len() as u64))?;
         moments.merge(&told, |here, key| !are_all || here.has(key));
         // Those that are followed from here on have been followed until here.
         are_all |= moments.len() > 2 * all && moments.keep_largest(all);

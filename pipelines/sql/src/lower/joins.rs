@@ -13,7 +13,7 @@ use super::relation::Relation;
 use super::{Draft, Lowering};
 use crate::SqlError;
 use crate::plan::{Origin, Slice};
-use crate::rows::LookUp;
+use crate::rows::{LookUp, viewed_type};
 
 /// Why there is no plan of look-ups: nobody is told, since there is another one.
 const NO_LOOK_UP: &str = "rows of one table are not looked up for each row of the other one";
@@ -119,18 +119,31 @@ impl Lowering<'_> {
         (left, right, on): (Relation, Relation, Vec<(Expr, Expr)>),
         is_turned: bool,
     ) -> Result<Relation, SqlError> {
+        let condition = match kind {
+            JoinKind::Inner | JoinKind::Semi => Some(true),
+            JoinKind::Anti => Some(false),
+            JoinKind::Left => None,
+            // Rows that match none would have to be known to all tasks.
+            JoinKind::Right | JoinKind::Full => return Err(SqlError::new(NO_LOOK_UP)),
+        };
         let mut columns = Projected::default();
         let (mut key, mut key_types) = (Vec::new(), Vec::new());
         let of_left = DFSchema::try_from(left.schema.as_ref().clone())?;
         for (value, own) in on {
-            key_types.push(value.get_type(&of_left)?);
+            // What is looked up for rows that are left out need not have a value.
+            let is_known = matches!(value, Expr::Column(_) | Expr::Literal(..));
+            let value = match left.keep.iter().cloned().reduce(Expr::and) {
+                Some(condition) if !is_known => when(condition, value).end()?,
+                _ => value,
+            };
+            key_types.push(viewed_type(&value.get_type(&of_left)?));
             key.push((columns.add_apart(&own, "k", true), value));
         }
         let given = if matches!(kind, JoinKind::Semi | JoinKind::Anti) { &[][..] } else { &right.columns };
         let own: Vec<String> = given.iter().map(|column| columns.add(column, "c")).collect();
         let schema = columns.schema(&right.schema)?;
-        let own_type = |name: &str| Some(schema.field_with_name(name).ok()?.data_type());
-        if key.iter().zip(&key_types).any(|((name, _), data_type)| own_type(name) != Some(data_type)) {
+        let own_type = |name: &str| Some(viewed_type(schema.field_with_name(name).ok()?.data_type()));
+        if key.iter().zip(&key_types).any(|((name, _), data_type)| own_type(name).as_ref() != Some(data_type)) {
             return Err(SqlError::new(NO_LOOK_UP));
         }
         let mut taken: Vec<String> = left.schema.fields().iter().map(|field| field.name().to_lowercase()).collect();
@@ -148,10 +161,10 @@ impl Lowering<'_> {
         self.drafts.push(Draft::Copy { input: right.read(columns), slice: Slice::default() });
         let table = LookUp { step: self.drafts.len() - 1, schema, key, found, columns: named };
         let mut relation = left;
-        match kind {
-            JoinKind::Inner | JoinKind::Semi => relation.keep.push(column(&table.found)),
-            JoinKind::Anti => relation.keep.push(not(column(&table.found))),
-            _ => (),
+        match condition {
+            Some(true) => relation.keep.push(column(&table.found)),
+            Some(false) => relation.keep.push(not(column(&table.found))),
+            None => (),
         }
         let fields = relation.schema.fields().iter().map(|field| field.as_ref().clone()).chain(table.fields());
         relation.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));

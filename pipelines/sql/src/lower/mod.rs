@@ -559,6 +559,8 @@ impl<'a> Lowering<'a> {
         if !relation.keep.is_empty() || !of_groups.keep.is_empty() {
             return None;
         }
+        // The first groups of some order are those that are shown, in that order.
+        let ordered = ordered.filter(|_| group.top.is_none());
         let order_by = ordered.and_then(|ordered| ordered.key.clone()).unwrap_or_default();
         let mut answer = OnlineAnswer { keys: Vec::new(), values: Vec::new(), order_by };
         for (name, column) in names.iter().zip(&columns) {

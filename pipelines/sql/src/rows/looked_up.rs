@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion_expr::Expr;
 use datafusion_physical_expr::PhysicalExpr;
@@ -11,7 +12,7 @@ use exobus_tables::TableError;
 use exobus_tables::block::Layout;
 use exobus_tables::jobs::join::Lookup;
 use exobus_tables::reading::Computed;
-use exobus_tables::sources::{MemoryBudget, MemoryDenied, SourceError};
+use exobus_tables::sources::{BATCH_ROWS_MAX, MemoryBudget, MemoryDenied, SourceError};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -125,7 +126,11 @@ impl BoundLookUp {
     /// Rows with what is looked up for them.
     pub(super) fn seen(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
         let table = self.table.get().ok_or("a table in which rows are looked up was not read")?;
-        let keys = self.values.iter().map(|value| evaluated(value, rows)).collect::<Result<Vec<ArrayRef>, _>>()?;
+        let key = |(name, value): (&String, &Arc<dyn PhysicalExpr>)| {
+            let (value, field) = (evaluated(value, rows)?, self.schema.field_with_name(name));
+            cast(&value, field.map_err(|error| error.to_string())?.data_type()).map_err(|error| error.to_string())
+        };
+        let keys = self.key.iter().zip(&self.values).map(key).collect::<Result<Vec<ArrayRef>, String>>()?;
         let of_table = |error: TableError| error.to_string();
         let places = table.places(keys).map_err(of_table)?;
         let found = BooleanArray::from_iter((0..places.len()).map(|row| Some(places.is_valid(row))));
@@ -178,12 +183,16 @@ pub(crate) fn measure(
     let program = Program::decode(&computed.program)?;
     let limited = Arc::new(Limited { budget: budget.clone(), most, taken: Mutex::default() });
     let within: Arc<dyn MemoryBudget> = limited.clone();
-    let mut tables = Vec::new();
+    let (mut tables, mut row_bytes) = (Vec::new(), 0);
     for (table, folder) in program.looked_up.iter().zip(&computed.beside.folders) {
         let layout = Layout::decode(&table.layout).map_err(|error| error.to_string())?;
         let key: Vec<String> = table.key.iter().map(|(name, _)| name.clone()).collect();
         match read(folder, &Arc::new(viewed(layout.schema())), &key, &within) {
-            Ok(read) if read.is_unique() => tables.push(read),
+            Ok(read) if read.is_unique() => {
+                let given: Vec<String> = table.columns.iter().map(|(_, own)| own.clone()).collect();
+                row_bytes += read.largest_row(&given).map_err(|error| error.to_string())?;
+                tables.push(read);
+            }
             Ok(_) => {
                 let key = key.join(", ");
                 return Ok(Ok(Measured::Not(format!(
@@ -197,7 +206,12 @@ pub(crate) fn measure(
             Err(error) => return Ok(Err(error)),
         }
     }
-    Ok(Ok(Measured::Bytes(limited.peak())))
+    // Each of the rows that are read at a time may have the largest of those that are looked up.
+    let of_batch = row_bytes * BATCH_ROWS_MAX as u64;
+    Ok(Ok(match of_batch > most {
+        true => Measured::Not(format!("rows of tables that are joined have up to {row_bytes} bytes")),
+        false => Measured::Bytes(limited.peak() + of_batch),
+    }))
 }
 
 /// A part of a budget.

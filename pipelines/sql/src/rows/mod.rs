@@ -24,7 +24,7 @@ use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use exobus_actors::inventory;
 use exobus_tables::plain::plain_type;
 use exobus_tables::reading::{Beside, Computation, Computed, DynComputation, Language};
-use exobus_tables::sources::{MemoryBudget, SourceError};
+use exobus_tables::sources::{MemoryBudget, SourceError, value_bytes};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -191,7 +191,7 @@ struct Bound {
 /// Rows that are worked out at a time where long texts are made of short ones.
 const GROWING_ROWS: usize = 256;
 /// What may be made of them, bytes: who reads asks for it when it is there.
-const GROWN_BYTES_MAX: usize = 256 << 20;
+const GROWN_BYTES_MAX: u64 = 256 << 20;
 
 /// The first rows in some order.
 struct BoundFirst {
@@ -372,7 +372,7 @@ impl Computation for Bound {
         let (mut parts, mut bytes) = (Vec::new(), 0);
         for from in (0..rows.num_rows()).step_by(self.at_a_time) {
             let part = self.computed(&rows.slice(from, self.at_a_time.min(rows.num_rows() - from)))?;
-            bytes += part.get_array_memory_size();
+            bytes += value_bytes(&part, 0..part.num_rows());
             if bytes > GROWN_BYTES_MAX {
                 let (rows, most) = (rows.num_rows(), GROWN_BYTES_MAX >> 20);
                 return Err(format!("what is computed of {rows} rows takes more than {most} MiB: make shorter texts"));

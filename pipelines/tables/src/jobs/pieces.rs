@@ -62,6 +62,7 @@ impl<'a> PieceReader<'a> {
         mut each: impl FnMut(ReadRows) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         context.check_path(&piece.file.path)?;
+        self.reading.options.beside().try_for_each(|folder| context.check_path(folder))?;
         let failed = |error| self.budget.of_source(error);
         let file = self.opened(piece).map_err(failed)?;
         let before = wanted.rows;

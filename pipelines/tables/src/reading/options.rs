@@ -1,6 +1,6 @@
 //! How files are read, as far as somebody says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::Schema;
@@ -161,6 +161,11 @@ impl ReadOptions {
     /// Whether there are rows that are not to be read, so that nobody knows how many are before they are looked at.
     pub(crate) fn leaves_out(&self) -> bool {
         self.filter.is_some() || self.computed.as_ref().is_some_and(|computed| computed.leaves_out)
+    }
+
+    /// Folders of tables in which rows are looked up while these are read.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = &PathBuf> {
+        self.computed.iter().flat_map(|computed| &computed.beside.folders)
     }
 
     /// Bytes that tables take in which rows are looked up while these are read.

@@ -105,7 +105,7 @@ fn cut_range(batch: &RecordBatch, range: Range<usize>, ranges: &mut Vec<Range<us
 }
 
 /// Bytes that the values of rows have in plain types, with one for each that says whether it is null: those of two ranges are together those of both.
-pub(crate) fn value_bytes(batch: &RecordBatch, range: Range<usize>) -> u64 {
+pub fn value_bytes(batch: &RecordBatch, range: Range<usize>) -> u64 {
     batch.columns().iter().map(|column| array_bytes(column.as_ref(), range.clone())).sum()
 }
 

@@ -27,8 +27,8 @@ pub mod records;
 mod schema_text;
 pub mod text;
 
-pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
-pub(crate) use batches::{array_bytes, is_counted_by_row, larger_row, value_bytes};
+pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch, value_bytes};
+pub(crate) use batches::{array_bytes, is_counted_by_row, larger_row};
 pub(crate) use error::shown;
 pub use error::{Misfit, Place, SourceError};
 pub(crate) use folders::{FolderColumns, folder_statistics, folder_types, run_bytes, with_folders, without_runs};

@@ -30,8 +30,8 @@ use crate::jobs::described::{Described, DescribedFile, DescribedSplit, LOOK_BYTE
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::parts::{options, two};
 use crate::jobs::rewrite::{
-    Arrangement, BATCHES_PER_FILE, BATCHES_PER_PARTITION_OF_GROUPS, MAP_SPLITS_MAX, Rewrite, Rewritten, check_splits,
-    cuts, map_bytes, map_outside_bytes, maps, sampled,
+    Arrangement, MAP_SPLITS_MAX, ROWS_READ, ROWS_READ_FOR_GROUPS, Rewrite, Rewritten, check_splits, cuts, map_bytes,
+    map_outside_bytes, maps, sampled,
 };
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
@@ -78,6 +78,8 @@ struct Collected {
     entries_max: u64,
     /// What one takes, about, while there are more and more of them.
     entry_bytes: u64,
+    /// A row may be the first of its group, and have the first of each of its values that are counted.
+    entries_each: u64,
 }
 
 impl Collected {
@@ -85,14 +87,19 @@ impl Collected {
     fn of(query: &GroupQuery, row_bytes: u64, sizes: Sizes) -> Self {
         // What grows is there twice for a moment.
         let entry_bytes = 2 * (row_bytes + GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);
+        let entries_each = 1 + if query.counts_values() { query.aggregates.len() as u64 } else { 0 };
         let at_once = sizes.memory_bytes / (COLLECTED_SHARE * u64::from(sizes.executors_per_node.max(1)));
-        Self { entries_max: (at_once / entry_bytes).clamp(ENTRIES_MIN as u64, ENTRIES_MAX as u64), entry_bytes }
+        Self {
+            entries_max: (at_once / entry_bytes).clamp(ENTRIES_MIN as u64, ENTRIES_MAX as u64),
+            entry_bytes,
+            entries_each,
+        }
     }
 
     /// Bytes of memory beside what each map takes for some groups, of a map that reads these.
     fn bytes(&self, pieces: &[Piece]) -> u64 {
         let rows: u64 = pieces.iter().flat_map(|piece| &piece.file.splits).map(|split| split.rows_about()).sum();
-        self.entries_max.min(rows).saturating_sub(ENTRIES_MIN as u64) * self.entry_bytes
+        self.entries_max.min(rows * self.entries_each).saturating_sub(ENTRIES_MIN as u64) * self.entry_bytes
     }
 }
 
@@ -239,7 +246,7 @@ pub(super) async fn explain(
         true => Partial::of_all(map_rows),
         false => {
             let layout = futures.put(&described.layout)?;
-            let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, (1, BATCHES_PER_FILE)).await?;
+            let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, (1, ROWS_READ)).await?;
             Partial::new(keys, map_rows)
         }
     };
@@ -341,7 +348,7 @@ pub(super) async fn run(
     futures.plan_stage("group.reduce", u64::from(plan.partitions), sizes.input_bytes)?;
     let layout = futures.put(&described.layout)?;
     let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
-    let cuts = cuts(&futures, &described, &by_key, &layout, (plan.partitions, BATCHES_PER_PARTITION_OF_GROUPS)).await?;
+    let cuts = cuts(&futures, &described, &by_key, &layout, (plan.partitions, ROWS_READ_FOR_GROUPS)).await?;
     let schema = written.schema().clone();
     let rows = described.rows();
     let exchange = Exchange {

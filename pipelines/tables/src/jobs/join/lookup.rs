@@ -28,7 +28,7 @@ pub struct Lookup {
     encoder: KeyEncoder,
     found: Mutex<Found>,
     is_unique: bool,
-    memory: Reservation,
+    _memory: Reservation,
 }
 
 impl Lookup {
@@ -66,11 +66,12 @@ impl Lookup {
         let reading = ReadOptions { hive: Some(false), ..ReadOptions::default() };
         let read = Look::new(files, reading, budget.clone())?.first_rows(usize::MAX)?;
         let bytes = read.batches.iter().map(|batch| value_bytes(batch, 0..batch.num_rows())).sum();
-        let memory = Reservation::of(budget, bytes).map_err(denied)?;
+        let mut memory = Reservation::of(budget, bytes).map_err(denied)?;
         let none = as_seen(&RecordBatch::new_empty(read.schema.clone())).map_err(table)?;
         let seen = read.batches.iter().map(as_seen).collect::<Result<Vec<_>, _>>().map_err(table)?;
         let seen = concat_batches(none.schema_ref(), &seen).map_err(|error| table(error.into()))?;
         drop(read);
+        memory.at_least(seen.get_array_memory_size() as u64).map_err(denied)?;
         let columns = key.iter().map(|name| seen.schema_ref().index_of(name)).collect::<Result<Vec<_>, _>>();
         let columns = columns.map_err(|error| table(error.into()))?;
         let rows = match without_nulls(columns.iter().map(|column| seen.column(*column))) {
@@ -82,7 +83,7 @@ impl Lookup {
         let keys = rows.project(&columns).map_err(|error| table(error.into()))?;
         let found = Found::of(vec![keys], &encoder, budget).map_err(unordered)?;
         let is_unique = found.is_unique();
-        Ok(Self { rows, key, encoder, found: Mutex::new(found), is_unique, memory })
+        Ok(Self { rows, key, encoder, found: Mutex::new(found), is_unique, _memory: memory })
     }
 
     /// Whether no two rows have the same key.
@@ -90,14 +91,15 @@ impl Lookup {
         self.is_unique
     }
 
-    /// Bytes that its rows take, without what it takes to find them.
-    pub fn bytes(&self) -> u64 {
-        self.memory.bytes()
-    }
-
-    /// How many rows there are.
-    pub fn rows(&self) -> usize {
-        self.rows.num_rows()
+    /// Bytes of the values that the largest row has in these columns.
+    ///
+    /// # Errors
+    /// There is no such column.
+    pub fn largest_row(&self, columns: &[String]) -> Result<u64, TableError> {
+        let columns =
+            columns.iter().map(|name| self.rows.schema_ref().index_of(name)).collect::<Result<Vec<_>, _>>()?;
+        let given = self.rows.project(&columns)?;
+        Ok((0..given.num_rows()).map(|row| value_bytes(&given, row..row + 1)).max().unwrap_or(0))
     }
 
     /// Where the row is that has each of these keys, whose columns are those of the key in their order; null where there is none. Of rows with one key it is the first.

@@ -19,9 +19,12 @@ const CUT_KEY_MAX: usize = 256;
 /// So many splits are looked at, at least, and so many for each file.
 const SPLITS_MIN: usize = 32;
 const SPLITS_PER_FILE: usize = 4;
-/// Batches that are looked at for each file, and in all at least. Groups are in many partitions that are small, and may differ in how many they have: fewer batches are looked at for each.
-pub(in crate::jobs) const BATCHES_PER_FILE: u64 = 8;
-pub(in crate::jobs) const BATCHES_PER_PARTITION_OF_GROUPS: u64 = 2;
+/// Batches that are looked at for each file, and in all at least.
+const BATCHES_PER_FILE: u64 = 8;
+/// Rows of each of them that are read of a file that can pass over others.
+pub(in crate::jobs) const ROWS_READ: u64 = BATCH_ROWS_MAX as u64;
+/// The same for partitions of groups: these are many and small, so nearly all rows would be read.
+pub(in crate::jobs) const ROWS_READ_FOR_GROUPS: u64 = 4096;
 const BATCHES_MIN: u64 = 64;
 /// Keys that are sampled for each file, and in all at least and at most.
 const KEYS_PER_FILE: u64 = 40;
@@ -47,13 +50,13 @@ pub(in crate::jobs) fn is_before(cut: &[u8], key: &[u8], place: u64) -> bool {
     }
 }
 
-/// The cuts between so many partitions, for each of which so many batches of rows are looked at.
+/// The cuts between so many partitions; `rows_read`: of each batch that is looked at.
 pub(in crate::jobs) async fn cuts(
     futures: &Futures,
     described: &Described,
     arrangement: &Arrangement,
     layout: &ObjectRef,
-    (partitions, batches_each): (u32, u64),
+    (partitions, rows_read): (u32, u64),
 ) -> Result<Cuts, JobError> {
     if partitions == 1 || described.splits().next().is_none() {
         return Cuts::from_sample(Vec::new(), partitions as usize).map_err(JobError::program);
@@ -61,8 +64,7 @@ pub(in crate::jobs) async fn cuts(
     match arrangement.seed() {
         Some(seed) => even_cuts(futures, &Counted::of(described)?, seed, partitions).await,
         None => {
-            let (keys, _) =
-                sampled(futures, described, (arrangement, false), layout, (partitions, batches_each)).await?;
+            let (keys, _) = sampled(futures, described, (arrangement, false), layout, (partitions, rows_read)).await?;
             if keys.is_empty() {
                 // Nobody knows a key: all rows, if there are any, are before every cut.
                 return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
@@ -72,13 +74,13 @@ pub(in crate::jobs) async fn cuts(
     }
 }
 
-/// Cuts before rows of some splits that stand for all, of which so many batches are looked at for each partition, and how many rows these are. `drops_nulls`: rows whose key has a null go to no partition, so there are no cuts before them.
+/// Cuts before rows of some splits that stand for all, and how many rows these are. `rows_read`: of each batch that is looked at. `drops_nulls`: rows whose key has a null go to no partition, so there are no cuts before them.
 pub(in crate::jobs) async fn sampled(
     futures: &Futures,
     described: &Described,
     (arrangement, drops_nulls): (&Arrangement, bool),
     layout: &ObjectRef,
-    (partitions, batches_each): (u32, u64),
+    (partitions, rows_read): (u32, u64),
 ) -> Result<(Vec<Vec<u8>>, usize), JobError> {
     let read = (0..).zip(described.numbered_splits()).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
     let splits: Vec<Piece> = read.map(|(before, (file, split))| Piece::new(file, split, before)).collect();
@@ -89,15 +91,16 @@ pub(in crate::jobs) async fn sampled(
         |pieces: &[Piece]| count <= SPLITS_MIN || pieces.iter().all(|piece| piece.file.splits[0].state.is_none());
     let batches = |piece: &Piece| piece.file.splits[0].rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
     let all: u64 = pieces.iter().map(batches).sum();
-    let every = (all / (u64::from(partitions) * batches_each).max(BATCHES_MIN)).max(1);
+    let every = (all / (u64::from(partitions) * BATCHES_PER_FILE).max(BATCHES_MIN)).max(1);
     let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
     let keys = (wanted * every).div_ceil(all.max(1)).max(1) as usize;
     let tasks = pieces.chunks(SPLITS_PER_TASK).map(|pieces| {
         let look = if are_read(pieces) { SampledBatches::Every(every) } else { SampledBatches::First };
         let largest = pieces.iter().map(|piece| piece.file.splits[0].value_bytes).max().unwrap_or(0);
-        let outside_bytes = LOOK_BYTES + largest / 4;
+        let outside_bytes = LOOK_BYTES + largest / 4 + described.reading.options.beside_bytes();
         let (reading, arrangement) = (described.reading.clone(), arrangement.clone());
-        let params = SampleParams { pieces: pieces.to_vec(), reading, arrangement, keys, look, drops_nulls };
+        let pieces = pieces.to_vec();
+        let params = SampleParams { pieces, reading, arrangement, keys, look, rows_read, drops_nulls };
         let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
         futures.submit_with(sample, &params, &[layout.arg()], options)
     });

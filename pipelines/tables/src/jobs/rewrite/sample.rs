@@ -30,6 +30,8 @@ pub(super) struct SampleParams {
     pub(super) keys: usize,
     /// Which batches of a split are looked at.
     pub(super) look: SampledBatches,
+    /// How many rows of each are read, where others can be passed over.
+    pub(super) rows_read: u64,
     /// Whether rows whose key has a null are left out by who reads them.
     pub(super) drops_nulls: bool,
 }
@@ -57,8 +59,12 @@ impl SampleParams {
     /// The rows that are looked at of a split that has so many.
     fn ranges(&self, first_place: u64, rows: u64) -> Vec<Range<u64>> {
         let of_batch = |number: u64| {
+            // Not always the first of a batch: rows may be in some order.
+            let parts = (BATCH_ROWS_MAX as u64 / self.rows_read).max(1);
             let from = number * BATCH_ROWS_MAX as u64;
-            from..(from + BATCH_ROWS_MAX as u64).min(rows)
+            let left = rows.min(from + BATCH_ROWS_MAX as u64) - from;
+            let from = from + (number % parts * self.rows_read).min(left.saturating_sub(self.rows_read));
+            from..(from + self.rows_read).min(rows)
         };
         let batches = 0..rows.div_ceil(BATCH_ROWS_MAX as u64);
         batches.filter(|number| self.look.is_at(first_place, *number)).map(of_batch).collect()
@@ -76,6 +82,7 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     let mut sampled = Vec::new();
     for piece in &params.pieces {
         context.check_path(&piece.file.path)?;
+        params.reading.options.beside().try_for_each(|folder| context.check_path(folder))?;
         let file =
             piece.file.open(&reader, &params.reading, Access::Ranges).map_err(|error| budget.of_source(error))?;
         for (split, first_place, described) in piece.splits() {
