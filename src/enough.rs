@@ -1,19 +1,22 @@
 //! Enter on the terminal, while it shows what is known of a result: somebody has seen enough.
 //!
-//! A line is read, so the terminal stays as it is: nothing has to be put back however the process ends, and Ctrl-C does what it always does. What is typed before there
-//! is something to see is not meant for it. The terminal is read in the foreground alone: a process in the background would be stopped by that.
+//! A line is read, so the terminal stays as it is: nothing has to be put back however the process ends, and Ctrl-C does what it always does. The terminal is read from when there
+//! is something to see: what was typed before is not meant for it. The terminal is read in the foreground alone: a process in the background would be stopped by that.
 
 use std::{
     fs,
     io::{self, IsTerminal},
     sync::{
-        Arc,
+        Arc, Once,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    termios::{QueueSelector, tcflush},
+};
 use tokio::sync::watch;
 use tracing::debug;
 
@@ -27,8 +30,8 @@ pub struct EnoughKey(Option<Listens>);
 #[derive(Debug)]
 struct Listens {
     /// How often it was pressed since there was something to see.
-    pressed: watch::Receiver<u64>,
-    shown: Arc<AtomicBool>,
+    pressed: watch::Sender<u64>,
+    started: Arc<Once>,
     over: Arc<AtomicBool>,
 }
 
@@ -38,17 +41,7 @@ impl EnoughKey {
         if !drawn || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return Self(None);
         }
-        let (tell, pressed) = watch::channel(0);
-        let (shown, over) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-        let (has_shown, is_over) = (shown.clone(), over.clone());
-        let read = move || {
-            if let Err(error) = read_lines(&tell, &has_shown, &is_over) {
-                debug!(%error, "the terminal is not read");
-            }
-        };
-        // Without a thread there is no key.
-        let started = std::thread::Builder::new().name("keys".into()).spawn(read);
-        Self(started.is_ok().then_some(Listens { pressed, shown, over }))
+        Self(Some(Listens { pressed: watch::Sender::new(0), started: Arc::new(Once::new()), over: Arc::default() }))
     }
 
     /// Whether anybody can press it.
@@ -58,14 +51,29 @@ impl EnoughKey {
 
     /// What says that there is something to see.
     pub fn shows(&self) -> impl Fn() + Send + Sync + 'static {
-        let shown = self.0.as_ref().map(|listens| listens.shown.clone());
-        move || shown.iter().for_each(|shown| shown.store(true, Ordering::Relaxed))
+        let listens =
+            self.0.as_ref().map(|Listens { pressed, started, over }| (pressed.clone(), started.clone(), over.clone()));
+        move || {
+            let Some((pressed, started, over)) = &listens else { return };
+            started.call_once(|| {
+                let (pressed, over) = (pressed.clone(), over.clone());
+                let read = move || {
+                    if let Err(error) = read_lines(&pressed, &over) {
+                        debug!(%error, "the terminal is not read");
+                    }
+                };
+                // Without a thread there is no key.
+                if let Err(error) = std::thread::Builder::new().name("keys".into()).spawn(read) {
+                    debug!(%error, "the terminal is not read");
+                }
+            });
+        }
     }
 
     /// Resolves when it is pressed once more than `before`; how often it was.
     pub async fn pressed(&self, before: u64) -> u64 {
         let Some(Listens { pressed, .. }) = &self.0 else { return std::future::pending().await };
-        let mut pressed = pressed.clone();
+        let mut pressed = pressed.subscribe();
         let known = pressed.wait_for(|pressed| *pressed > before).await.map(|pressed| *pressed);
         match known {
             Ok(pressed) => pressed,
@@ -82,8 +90,11 @@ impl Drop for EnoughKey {
 }
 
 /// Until it is over, or there is nothing more to read.
-fn read_lines(tell: &watch::Sender<u64>, shown: &AtomicBool, over: &AtomicBool) -> io::Result<()> {
+fn read_lines(tell: &watch::Sender<u64>, over: &AtomicBool) -> io::Result<()> {
     let stdin = io::stdin();
+    if is_foreground(&fs::read_to_string("/proc/self/stat")?) {
+        tcflush(&stdin, QueueSelector::IFlush)?;
+    }
     let mut buffer = [0; 1024];
     while !over.load(Ordering::Relaxed) {
         let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
@@ -93,14 +104,14 @@ fn read_lines(tell: &watch::Sender<u64>, shown: &AtomicBool, over: &AtomicBool) 
             ready => drop(ready?),
         }
         if !is_foreground(&fs::read_to_string("/proc/self/stat")?) {
-            poll(&mut [], Some(&wait))?;
+            std::thread::park_timeout(LOOK_EVERY);
             continue;
         }
         let read = rustix::io::read(&stdin, &mut buffer)?;
         if read == 0 {
             return Ok(());
         }
-        if shown.load(Ordering::Relaxed) && buffer[..read].contains(&b'\n') {
+        if buffer[..read].contains(&b'\n') {
             tell.send_modify(|pressed| *pressed += 1);
         }
     }

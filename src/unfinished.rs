@@ -163,7 +163,11 @@ pub async fn list() -> Vec<Unfinished> {
                     jobs.push(Unfinished::Stopped(file, Box::new(spec), setup));
                 }
                 // It was over, or had not begun.
-                Ok(None) => file.remove().await,
+                Ok(None) => {
+                    let Setup { kept, .. } = file.setup().await;
+                    file.remove().await;
+                    kept.iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
+                }
                 Err(failure) => jobs.push(Unfinished::Damaged(path, failure)),
             },
             (Err(error), Some(job)) if is_locked(&path) => {

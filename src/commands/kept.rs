@@ -207,13 +207,18 @@ pub(super) fn remove(folder: &Path) {
         eprintln!("{} is left: {error}", folder.display());
     }
     if let Some(keep) = folder.parent() {
-        let _ = std::fs::remove_dir(keep.join(STEPS));
+        for entry in std::fs::read_dir(keep).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(STEPS) {
+                // Those of other queries have something in them.
+                let _ = std::fs::remove_dir(entry.path());
+            }
+        }
         let _ = std::fs::remove_dir(keep);
     }
 }
 
-/// Where steps of a query write that is kept, below the folder.
-pub(super) const STEPS: &str = "steps";
+/// How folders begin in which steps of queries write that are kept, below the folder.
+pub(super) const STEPS: &str = "exobus-steps-";
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::{io::Write, sync::Arc};
 
-use exobus_actors::spec::path_value;
+use exobus_actors::{ids::JobId, spec::path_value};
 use exobus_sql::program::Answered;
 use exobus_tables::{
     sinks::{FileForm, OutputFormat, SinkOptions, TableSink},
@@ -47,7 +47,7 @@ pub fn run(args: &QueryArgs) -> Result<Exit, Failure> {
     let keep = args.online.keep.as_deref();
     let is_nowhere = args.scratch.is_none() && args.output.is_none() && !on_cluster;
     if let Some(keep) = keep.filter(|_| is_nowhere) {
-        spec.fields.insert("scratch".to_owned(), path_value(&keep.join(kept::STEPS)));
+        spec.fields.insert("scratch".to_owned(), path_value(&keep.join(format!("{}{}", kept::STEPS, JobId::new()))));
     }
     // What steps write goes with this process, unless somebody says where it is.
     let own = match is_nowhere && keep.is_none() {

@@ -171,7 +171,11 @@ fn drop_job(
     if let Some(output) = &output {
         OutputFolder::new(output, job).and_then(|folder| folder.withdraw(None)).map_err(file_failure)?;
     }
-    if let Ok(Stopped { file, setup, .. }) = logged {
+    if let Ok(Stopped { file, spec, setup }) = logged {
+        // What else it has taken, by its own program.
+        if let Some(give_back) = known(&spec).ok().and_then(|program| program.give_back) {
+            give_back(job, &spec.params);
+        }
         runtime.block_on(file.remove());
         setup.kept.iter().for_each(|folder| kept::remove(folder));
     }

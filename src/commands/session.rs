@@ -108,6 +108,8 @@ impl Session {
     /// For a job that was not finished, and is taken up again in this process.
     pub(super) fn again(args: &ResumeArgs, Stopped { file, spec, setup }: Stopped) -> Result<Self, Failure> {
         // A configuration that is given now is meant for this process.
+        let mut setup = setup;
+        let keep = setup.kept.pop();
         let mut setup = if args.config.is_some() { Setup::default() } else { setup };
         let said = &args.settings;
         setup.memory_bytes = setup.memory_bytes.filter(|_| !said.names("node.memory"));
@@ -126,7 +128,6 @@ impl Session {
             ..PlaceArgs::default()
         };
         let logged = Logged::Again(file, Box::new(spec));
-        let keep = setup.kept.pop();
         let session = Self::configured(&place, &process, || Ok(args.views.open()?.as_json(args.json)), logged)?;
         Ok(Self { keep, ..session })
     }
@@ -218,7 +219,7 @@ impl Session {
 
     /// Runs a plan in this process; on the first Ctrl-C cancels it.
     pub(super) fn run<R: Serialize + DeserializeOwned + 'static>(self, plan: &Plan) -> Result<Ran<R>, Failure> {
-        let Self { interrupt, config, views, logged, page, keep, goes_on, .. } = self;
+        let Self { interrupt, config, views, look, logged, page, keep, goes_on, .. } = self;
         let (stop, mut kept_job) = (Stop::new(), None);
         let ran = ran(&interrupt, (views, page), None, |events, key| {
             let runtime = unfinished::runtime()?;
@@ -248,7 +249,7 @@ impl Session {
                 Ok(embedded::Ran::Over(over)) => Ok(*over),
                 Ok(embedded::Ran::Stopped(snapshot)) => {
                     // Its log and its files stay.
-                    kept_job = Some((job, kept::hint(&plan.program, job, "")));
+                    kept_job = Some((job, kept::hint(&plan.program, job, &look)));
                     let end = kept::end_of(&plan.program, *snapshot).map_err(job_failure)?;
                     return Ok((end.value(), end));
                 }

@@ -26,7 +26,11 @@ use exobus_actors::{
     words::Word,
 };
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use tracing::debug;
+
+/// How long after a job has said that it has stopped it is told once more to go on.
+const SAID_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is submitted, and who hears of it.
 pub(super) struct Submitted<'a> {
@@ -77,8 +81,25 @@ impl Submitted<'_> {
                 return Err(ClientError::Refused(ApiError { code: "over".to_owned(), message, at: None }));
             }
             client.tell(job, Word::GoOn).await?;
-            // It is not kept a second time, and what it has shown before it went on says that it has stopped.
-            self.wait(client, job, (hear, None)).await
+            // It is not kept a second time. What it has shown before it went on says that it has stopped; where that is shown anew, its host was lost with the word, which is said again.
+            let stop = Stop::new();
+            let mut heard = |event: Event| {
+                stop.see(&event);
+                hear(event);
+            };
+            let again = async {
+                loop {
+                    stop.stopped().await;
+                    sleep(SAID_AGAIN).await;
+                    // Whether it is heard shows in what comes next.
+                    let _ = client.tell(job, Word::GoOn).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                waited = self.wait(client, job, (&mut heard, None)) => waited,
+                () = again => unreachable!("it is said until the job is over"),
+            }
         });
         waited.map_err(|trouble| self.failure(trouble))
     }

@@ -284,7 +284,11 @@ impl Seen<'_> {
     /// Resolves when a time is over that is waited for, and there was a look.
     async fn time_is_over(&self) {
         match self.until {
-            Some(until @ Until::Time(time)) if !self.words.goes_on.get() && until.is_over(time, self.looks()) => {
+            Some(until @ Until::Time(time))
+                if !self.words.goes_on.get()
+                    && self.words.said.get().is_none()
+                    && until.is_over(time, self.looks()) =>
+            {
                 tokio::time::sleep_until(self.began + time).await;
             }
             _ => std::future::pending().await,
