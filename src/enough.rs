@@ -56,6 +56,7 @@ impl EnoughKey {
         move || {
             let Some((pressed, started, over)) = &listens else { return };
             started.call_once(|| {
+                forget_typed();
                 let (pressed, over) = (pressed.clone(), over.clone());
                 let read = move || {
                     if let Err(error) = read_lines(&pressed, &over) {
@@ -89,12 +90,17 @@ impl Drop for EnoughKey {
     }
 }
 
+/// Forgets what was typed and not read.
+fn forget_typed() {
+    let is_ours = fs::read_to_string("/proc/self/stat").is_ok_and(|stat| is_foreground(&stat));
+    if is_ours && let Err(error) = tcflush(io::stdin(), QueueSelector::IFlush) {
+        debug!(%error, "what was typed before counts, too");
+    }
+}
+
 /// Until it is over, or there is nothing more to read.
 fn read_lines(tell: &watch::Sender<u64>, over: &AtomicBool) -> io::Result<()> {
     let stdin = io::stdin();
-    if is_foreground(&fs::read_to_string("/proc/self/stat")?) {
-        tcflush(&stdin, QueueSelector::IFlush)?;
-    }
     let mut buffer = [0; 1024];
     while !over.load(Ordering::Relaxed) {
         let mut polled = [PollFd::new(&stdin, PollFlags::IN)];

@@ -104,17 +104,25 @@ impl Planned<'_> {
     /// # Errors
     /// [`NoScalar`].
     pub fn computed(&self) -> Result<Computed, NoScalar> {
-        // What is looked up stands behind what is read: it is seen first what that is.
+        // What is looked up stands behind what is read: it is seen first what that is, and what of it is looked at.
         let mut met = Vec::new();
         self.program(&mut met)?;
-        let added: Vec<String> =
-            self.looked_up.iter().flat_map(LookUp::fields).map(|field| field.name().clone()).collect();
-        let mut reads: Vec<String> = met.into_iter().filter(|name| !added.contains(name)).collect();
+        let is_met = |(name, _): &(String, String)| met.contains(name);
+        let of_table = |table: &LookUp| LookUp {
+            columns: table.columns.iter().filter(|column| is_met(column)).cloned().collect(),
+            ..table.clone()
+        };
+        let looked_up: Vec<LookUp> = self.looked_up.iter().map(of_table).collect();
+        let planned = Planned { looked_up: &looked_up, ..*self };
+        let is_looked_up =
+            |name: &String| self.looked_up.iter().flat_map(LookUp::fields).any(|field| field.name() == name);
+        let added: Vec<String> = looked_up.iter().flat_map(LookUp::fields).map(|field| field.name().clone()).collect();
+        let mut reads: Vec<String> = met.iter().filter(|name| !is_looked_up(name)).cloned().collect();
         if reads.is_empty() {
             reads.extend(self.spare.map(str::to_owned));
         }
         let mut names = [reads.as_slice(), added.as_slice()].concat();
-        let program = self.program(&mut names)?;
+        let program = planned.program(&mut names)?;
         let scalars = program.keep.iter().chain(program.columns.iter().map(|(_, one)| one));
         let keys = program.looked_up.iter().flat_map(LookedUp::key);
         if let Some(depth) = scalars.chain(keys).map(Scalar::depth).max()
