@@ -165,7 +165,8 @@ impl Worker {
     /// Kills it: nobody hears a word of it from now on, so others hold it dead and what it has lost.
     fn kill(self) -> JoinHandle<()> {
         self.bus.cut(Direction::Both, None);
-        std::thread::spawn(move || self.node.stop())
+        let stop = move || self.node.stop();
+        std::thread::Builder::new().name("stops".to_owned()).spawn(stop).expect("there are threads")
     }
 }
 

@@ -236,7 +236,8 @@ fn said(number: i64) -> String {
 /// Files of some MiB, and a small one.
 #[tokio::test]
 async fn blocks_of_text_are_small_enough_that_groups_have_bounds_early() {
-    let formats: [(&str, fn(Range<i64>) -> String); 2] = [("csv", csv), ("jsonl", json_lines)];
+    type OfRows = fn(Range<i64>) -> String;
+    let formats: [(&str, OfRows); 2] = [("csv", csv), ("jsonl", json_lines)];
     for (extension, of) in formats {
         let table = Table::empty();
         for (file, rows) in [0..40_000, 40_000..80_000, 80_000..80_100].into_iter().enumerate() {

@@ -358,7 +358,7 @@ impl<'a> Lowering<'a> {
         let order = sorted(&params.order_by, over)?;
         let relation = match self.top(relation, (most, &parts, &order)) {
             Ok(relation) => relation,
-            Err(relation) if most == 1 => self.first(relation, parts, order)?,
+            Err(relation) if most == 1 => self.first(*relation, parts, order)?,
             Err(_) => {
                 let what = "the first rows of parts are those of groups, by columns of theirs, or one of each part: row_number() .. = 1";
                 return Err(SqlError::new(what).about(&["over"]));
@@ -391,7 +391,7 @@ impl<'a> Lowering<'a> {
         let relation = match sort.fetch {
             Some(fetch) if fetch > 0 => match self.top(relation, (fetch as u64, &[], &order)) {
                 Ok(relation) => return Ok(relation),
-                Err(relation) => relation,
+                Err(relation) => *relation,
             },
             _ => relation,
         };
@@ -424,12 +424,12 @@ impl<'a> Lowering<'a> {
         &mut self,
         relation: Relation,
         (most, parts, order): (u64, &[Expr], &[Ordered]),
-    ) -> Result<Relation, Relation> {
-        let Origin::Steps(steps) = &relation.origin else { return Err(relation) };
-        let [step] = steps[..] else { return Err(relation) };
-        let Draft::Group(group) = &mut self.drafts[step] else { return Err(relation) };
+    ) -> Result<Relation, Box<Relation>> {
+        let Origin::Steps(steps) = &relation.origin else { return Err(Box::new(relation)) };
+        let [step] = steps[..] else { return Err(Box::new(relation)) };
+        let Draft::Group(group) = &mut self.drafts[step] else { return Err(Box::new(relation)) };
         if group.top.is_some() || self.shared.contains(&step) {
-            return Err(relation);
+            return Err(Box::new(relation));
         }
         let named = |expr: &Expr| match expr {
             Expr::Column(column) => Some(column.name.clone()),
@@ -447,7 +447,7 @@ impl<'a> Lowering<'a> {
                 group.having = having;
                 Ok(Relation { keep: Vec::new(), ..relation })
             }
-            _ => Err(relation),
+            _ => Err(Box::new(relation)),
         }
     }
 
