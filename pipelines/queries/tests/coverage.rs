@@ -2,6 +2,8 @@
 //!
 //! Tables are blocks of 25 000 rows, about, with a group in them; how it lies there is what differs. Everything follows from fixed seeds, so the table in `docs/online.md` is what these tests find: `EXOBUS_RENEW=1` writes it.
 
+mod noise;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -10,6 +12,8 @@ use exobus_queries::estimators::guaranteed::{Range, TotalRanges};
 use exobus_queries::estimators::{
     Dual, Estimate, Look, Looks, Population, Sample, Totals, approximate, guaranteed, order,
 };
+
+use self::noise::Noise;
 
 const SEEDS: u64 = 10_000;
 const BLOCKS: u64 = 1_000;
@@ -28,19 +32,7 @@ struct Table {
     is_even: bool,
 }
 
-/// Numbers that follow from their place alone.
-struct Noise(u64);
-
 impl Noise {
-    /// Between 0 and 1, neither of both.
-    fn even(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ bits >> 31) >> 11) as f64 / (1_u64 << 53) as f64 + f64::EPSILON
-    }
-
     /// About normal, with mean 0 and variance 1 (Box and Muller).
     fn normal(&mut self) -> f64 {
         (-2.0 * self.even().ln()).sqrt() * (std::f64::consts::TAU * self.even()).cos()

@@ -3,6 +3,8 @@
 //! What is shown at a look follows from the seed and the table alone: it is the same with a kill, and what the estimators say of the blocks that come first in the order of the seed. So everything that is
 //! checked here is the same each time, whenever a node dies.
 
+mod noise;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
@@ -27,6 +29,8 @@ use exobus_tables::jobs::group::{GroupQuery, GroupTable};
 use exobus_tables::sinks::{ParquetOptions, ParquetSink};
 use exobus_tables::sources::{FixedBudget, MemoryBudget};
 
+use self::noise::Noise;
+
 const SEEDS: u64 = 300;
 /// A node is killed at each seed that this divides.
 const KILLED_EACH: u64 = 3;
@@ -40,20 +44,6 @@ const TARGETS: [f64; 4] = [0.2, 0.1, 0.05, 0.02];
 const VALUES: usize = 3;
 /// How rare it may be that as many bounds are wrong as are.
 const CHANCE: f64 = 1e-3;
-
-/// Numbers that follow from their place alone.
-struct Noise(u64);
-
-impl Noise {
-    /// Between 0 and 1.
-    fn even(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ bits >> 31) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
 
 /// How many rows a block has of a group, and the sum of their values.
 type BlockTotals = BTreeMap<&'static str, [f64; 2]>;

@@ -44,8 +44,9 @@ pub fn plan(parsed: Parsed, catalog: &Catalog, bytes: &[u64], now: i64) -> Resul
             let logical = logical::logical(parsed, catalog, Some(now))?;
             let plan = lower::lower(&logical, catalog, &written)?;
             let looking_up = match plan.online() {
-                Ok(_) => None,
-                Err(_) => lower::lower_looking_up(&logical, catalog, &written, bytes),
+                // Without a join there is nothing to look up, and each table would be tried in vain.
+                Err(_) if plan.has_join() => lower::lower_looking_up(&logical, catalog, &written, bytes),
+                _ => None,
             };
             Ok((plan, looking_up))
         };

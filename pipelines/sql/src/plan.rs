@@ -148,6 +148,11 @@ impl Step {
 }
 
 impl Plan {
+    /// Whether a step joins tables.
+    pub(crate) fn has_join(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Join { .. }))
+    }
+
     /// The step that groups rows of a table, and is the last one but for one that puts groups in order.
     fn last_group(&self) -> Option<(usize, &Rows)> {
         let group = match self.steps.as_slice() {

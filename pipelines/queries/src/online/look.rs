@@ -114,7 +114,6 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
     let encoded = moments.encode();
     let (keys, totals) = moments.into_totals();
     let why = begins_anew.then_some(NoBounds::BeginsAnew);
-    let is_cut = is_cut || are_all;
     let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why, groups: keys.len() };
     let mut looked = looking.at(&keys, &totals)?;
     if params.block_rows_max.is_none() {
