@@ -162,11 +162,11 @@ impl Sampler for BySeed<'_> {
         let executors_per_node = u64::from(nodes.executors_per_node.max(1));
         let executors = u64::from(nodes.nodes.max(1)) * executors_per_node;
         let ends = ends(&seen, executors as usize);
-        // A look sees what is before it whatever comes first there, and blocks that lie side by side are quicker to read.
+        // A look sees what is before it whatever comes first there, and a task reads blocks faster that lie side by side.
         let mut from = 0;
-        for end in ends.iter().copied().chain([order.len()]) {
-            order[from..end].sort_unstable();
-            from = end;
+        for look in seen.iter().copied().chain([order.len()]) {
+            order[from..look].sort_unstable();
+            from = look;
         }
         let per_group = memory_bytes(1, self.terms);
         let room = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;

@@ -106,9 +106,9 @@ pub(super) struct Piece {
     pub(super) splits: Range<usize>,
     /// How many splits there are before them in all files.
     pub(super) before: u32,
-    /// Of its only split, the numbers of the rows that are read; `None`: all rows of all splits are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) run: Option<Range<u64>>,
+    /// Of its only split, the numbers of the rows that are read, in order; none: all rows of all splits are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) runs: Vec<Range<u64>>,
 }
 
 impl Piece {
@@ -123,12 +123,12 @@ impl Piece {
             runs: Vec::new(),
             extents: Vec::new(),
         };
-        Self { file, splits: split..split + 1, before, run: None }
+        Self { file, splits: split..split + 1, before, runs: Vec::new() }
     }
 
     /// Its splits, as files are read.
     pub(super) fn to_read(&self) -> impl Iterator<Item = ToRead> {
-        self.splits().map(|(split, _, described)| ToRead { split, state: described.state, run: self.run.clone() })
+        self.splits().map(|(split, _, described)| ToRead { split, state: described.state, runs: self.runs.clone() })
     }
 
     /// The place of the first row of a split of that number in the file, which is one of them.
@@ -148,7 +148,7 @@ impl Piece {
 /// Adds a split to those that were taken before it, as a part of the last piece where it follows that.
 pub(super) fn push_split(pieces: &mut Vec<Piece>, file: &DescribedFile, split: usize, before: u32) {
     let continues =
-        |piece: &&mut Piece| piece.file.path == file.path && piece.splits.end == split && piece.run.is_none();
+        |piece: &&mut Piece| piece.file.path == file.path && piece.splits.end == split && piece.runs.is_empty();
     match pieces.last_mut().filter(continues) {
         Some(piece) => {
             piece.splits.end += 1;

@@ -129,8 +129,8 @@ impl TableFile {
 
     /// The rows of a split that are to be read, in the order of the file: of these, from 0, those of the numbers in `within`.
     pub(crate) fn read(&self, to_read: ToRead, within: Range<u64>) -> Result<TableRows<'_>, SourceError> {
-        let ToRead { split, state, run } = to_read;
-        let ranges = self.ranges(split, run.as_ref(), &within)?;
+        let ToRead { split, state, runs } = to_read;
+        let ranges = self.ranges(split, &runs, &within)?;
         let rows: SourceRows = match (&ranges, &self.source) {
             (Some(ranges), _) if ranges.is_empty() => Box::new(std::iter::empty()),
             (Some(ranges), Source::Parquet(file)) => {
@@ -140,13 +140,13 @@ impl TableFile {
         };
         // Rows are counted from the first that is read on.
         let at = match self.leaves_out {
-            true => run.map_or(0, |run| run.start),
+            true => 0,
             false => ranges.map_or(0, |ranges| ranges.first().map_or(0, |range| range.start)),
         };
         // Of a split that is read to its end it is seen that it has no more rows than it says.
         let is_to_the_end = self.rows_of[split].is_some_and(|rows| within.end >= rows);
         let within = within.start..if is_to_the_end { u64::MAX } else { within.end };
-        Ok(TableRows { file: self, state, rows: Some(rows), at, within })
+        Ok(TableRows { file: self, state, rows: Some(rows), at, within, runs })
     }
 
     /// Whether rows of it can be passed over for less than it takes to read them.
@@ -158,15 +158,15 @@ impl TableFile {
     pub(crate) fn read_ranges(&self, split: usize, ranges: &[Range<u64>]) -> Result<TableRows<'_>, SourceError> {
         let Source::Parquet(file) = &self.source else { return self.read(ToRead::whole(split, None), ALL_ROWS) };
         let rows: SourceRows = Box::new(file.read_ranges(split, &self.read, ranges, &self.budget)?);
-        Ok(TableRows { file: self, state: None, rows: Some(rows), at: 0, within: ALL_ROWS })
+        Ok(TableRows { file: self, state: None, rows: Some(rows), at: 0, within: ALL_ROWS, runs: Vec::new() })
     }
 
-    /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those of the run and within the numbers, and of those of pages that may meet the condition;
+    /// The rows of a split among which those are that are to be read, where the file says so before it is read: of those of the runs and within the numbers, and of those of pages that may meet the condition;
     /// `None`: all of them. How many rows before one meet a condition is not known.
     fn ranges(
         &self,
         split: usize,
-        run: Option<&Range<u64>>,
+        runs: &[Range<u64>],
         within: &Range<u64>,
     ) -> Result<Option<Vec<Range<u64>>>, SourceError> {
         let (Source::Parquet(file), Some(rows)) = (&self.source, self.rows_of[split]) else { return Ok(None) };
@@ -174,17 +174,25 @@ impl TableFile {
         if let Some(condition) = &self.condition {
             of_pages = pages::ranges(file, (split, rows), (condition, &self.folders_of_condition), &self.budget)?;
         }
-        let run = run.cloned().unwrap_or(0..rows);
-        let wanted = match self.leaves_out {
-            true => run,
+        let all = [0..rows];
+        let runs = if runs.is_empty() { &all } else { runs };
+        let wanted = |run: &Range<u64>| match self.leaves_out {
+            true => run.clone(),
             false => run.start.max(within.start).min(rows)..run.end.min(within.end).min(rows),
         };
-        if of_pages.is_none() && wanted == (0..rows) {
+        let wanted: Vec<Range<u64>> = runs.iter().map(wanted).collect();
+        if of_pages.is_none() && wanted == all {
             return Ok(None);
         }
-        let of_pages = of_pages.unwrap_or_else(|| Vec::from([wanted.clone()])).into_iter();
-        let both = of_pages.map(|range| range.start.max(wanted.start)..range.end.min(wanted.end));
-        Ok(Some(both.filter(|range| !range.is_empty()).collect()))
+        let of_pages = of_pages.unwrap_or_else(|| all.to_vec());
+        let (mut both, mut from) = (Vec::new(), 0);
+        for run in wanted {
+            // Pages that end before a run are of no later one either.
+            from += of_pages[from..].partition_point(|range| range.end <= run.start);
+            let of_run = of_pages[from..].iter().take_while(|range| range.start < run.end);
+            both.extend(of_run.map(|range| range.start.max(run.start)..range.end.min(run.end)));
+        }
+        Ok(Some(both))
     }
 }
 
@@ -195,14 +203,14 @@ pub(crate) struct ToRead {
     pub(crate) split: usize,
     /// How it begins, where it is text.
     pub(crate) state: Option<TextState>,
-    /// The numbers of its rows that are read; `None`: all are.
-    pub(crate) run: Option<Range<u64>>,
+    /// The numbers of its rows that are read, in order; none: all are. No batch has rows of two of these runs.
+    pub(crate) runs: Vec<Range<u64>>,
 }
 
 impl ToRead {
     /// All rows of a split.
     pub(crate) fn whole(split: usize, state: Option<TextState>) -> Self {
-        Self { split, state, run: None }
+        Self { split, state, runs: Vec::new() }
     }
 }
 
@@ -214,12 +222,13 @@ pub(crate) struct TableRows<'a> {
     /// Of the rows that are to be read, the number of the next one; and those that are wanted.
     at: u64,
     within: Range<u64>,
+    runs: Vec<Range<u64>>,
 }
 
 /// Some rows of the columns that were asked for and that the file has, as the file has them: none where no row of a batch is wanted, so that who reads may stop however few rows a file has for it.
 pub(crate) struct ReadRows {
     pub(crate) batch: RecordBatch,
-    /// Which split of the file they are in, and the number of the first one among its rows that are to be read, from 0; of a run from its first row on.
+    /// Which split of the file they are in, and the number of the first one among its rows that are to be read, from 0; of runs, those of each from its first row on.
     pub(crate) split: usize,
     pub(crate) first_row: u64,
     place: InSplit,
@@ -312,7 +321,12 @@ impl Iterator for TableRows<'_> {
         if self.at >= self.within.end {
             return None;
         }
-        match self.rows.as_mut()?.next()?.and_then(|batch| self.file.kept(batch, self.state)) {
+        let batch = self.rows.as_mut()?.next()?;
+        if let Ok(batch) = &batch {
+            let run = self.runs.partition_point(|run| run.end <= batch.first_row);
+            self.at = self.runs.get(run).map_or(self.at, |run| self.at.max(run.start));
+        }
+        match batch.and_then(|batch| self.file.kept(batch, self.state)) {
             Ok(rows) => Some(Ok(self.wanted(rows))),
             Err(error) => {
                 self.rows = None;

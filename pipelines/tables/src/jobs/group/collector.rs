@@ -98,38 +98,45 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// As of [`Combiner::add`].
     pub(super) fn add(&mut self, kind: Kind, message: &RecordBatch) -> Result<bool, Unordered> {
+        self.decide()?;
         let rows = message.num_rows() as u64;
         match &mut self.state {
-            State::Collecting { met, until } => {
-                let until = *until;
+            State::Collecting { met, .. } => {
                 // A row has a group and a value of each argument whose values are counted.
                 *met += if kind == Kind::Rows { rows * (1 + self.grouping.values.len() as u64) } else { rows };
                 self.combiner.add(kind, message)?;
-                if self.combiner.entries() >= until {
-                    self.decide()?;
-                }
                 Ok(false)
             }
             State::Passing { rows: left, some_are_collected } => {
                 *left = left.saturating_sub(rows);
-                let (is_over, some_are_collected) = (*left == 0, *some_are_collected);
+                let some_are_collected = *some_are_collected;
                 self.pass_on(kind, message, some_are_collected)?;
-                if is_over {
-                    self.flush(&[])?;
-                    self.state = COLLECTING;
-                } else if self.combiner.entries() >= 2 * ENTRIES_MIN {
-                    let often: Vec<u32> = (0..self.combiner.groups().len() as u32).collect();
-                    self.flush(&often)?;
-                }
                 Ok(true)
             }
         }
     }
 
+    /// Hashes of the keys of the rows that were added last, where all of them were collected.
+    pub(super) fn hashes(&self) -> Option<&[u32]> {
+        matches!(self.state, State::Collecting { .. }).then(|| self.combiner.hashes())
+    }
+
     /// Goes on collecting, or passes on what comes.
     fn decide(&mut self) -> Result<(), Unordered> {
-        let State::Collecting { met, until } = &mut self.state else { return Ok(()) };
         let entries = self.combiner.entries();
+        let (met, until) = match &mut self.state {
+            State::Collecting { until, .. } if entries < *until => return Ok(()),
+            State::Collecting { met, until } => (met, until),
+            State::Passing { rows: 0, .. } => {
+                self.state = COLLECTING;
+                return self.flush(&[]);
+            }
+            State::Passing { .. } if entries < 2 * ENTRIES_MIN => return Ok(()),
+            State::Passing { .. } => {
+                let often: Vec<u32> = (0..self.combiner.groups().len() as u32).collect();
+                return self.flush(&often);
+            }
+        };
         if entries < self.entries_max && 4 * *met >= FOUR_OF * entries as u64 {
             *until = (2 * entries).min(self.entries_max);
             return Ok(());

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt64Array};
-use arrow_select::filter::filter_record_batch;
+use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt64Array};
+use arrow_buffer::BooleanBuffer;
+use arrow_select::filter::FilterBuilder;
 
 use super::groups::{Groups, NONE};
 use super::query::{Grouping, Kind, counts, keys};
@@ -140,21 +141,34 @@ impl Combiner {
         self.add_keys(keys, |_| 0)
     }
 
-    /// Adds those rows of a message that are of groups that are there.
+    /// Hashes of the keys of the rows that were added, or looked for, last.
+    pub(super) fn hashes(&self) -> &[u32] {
+        self.groups.groups.hashes()
+    }
+
+    /// Adds those rows of a message that are of groups that are there, to what has [terms](Accumulator::terms). `hashes`: of the keys of rows, where others have made them.
     ///
     /// # Errors
     /// As of [`add`](Self::add).
-    pub(super) fn add_known(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
+    pub(super) fn add_known(&mut self, message: &RecordBatch, hashes: Option<&[u32]>) -> Result<(), Unordered> {
         let grouping = self.grouping.clone();
-        let known: BooleanArray = self.find(keys(message)).iter().map(|group| Some(*group != NONE)).collect();
-        let message = filter_record_batch(message, &known).map_err(TableError::from)?;
-        let Counted { counts, numbers, .. } = &mut self.groups;
+        let Counted { groups, counts, numbers } = &mut self.groups;
+        match hashes {
+            Some(hashes) => groups.find_hashed(keys(message), hashes, numbers),
+            None => groups.find(keys(message), numbers),
+        }
+        let known = BooleanBuffer::collect_bool(numbers.len(), |row| numbers[row] != NONE).into();
         numbers.retain(|group| *group != NONE);
         numbers.iter().for_each(|group| counts[*group as usize] += 1);
-        let places = grouping.places(&message);
+        let known = FilterBuilder::new(&known).optimize().build();
         for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
-            let argument = aggregate.argument.map(|argument| grouping.argument(&message, argument));
-            accumulator.update(&self.groups.numbers, argument, places)?;
+            if accumulator.terms(&[]).is_empty() {
+                continue;
+            }
+            let argument = aggregate.argument.map(|argument| known.filter(grouping.argument(message, argument)));
+            let argument = argument.transpose().map_err(TableError::from)?;
+            // What has terms asks for no places.
+            accumulator.update(numbers, argument.as_ref(), None)?;
         }
         Ok(self.memory.resize(self.bytes())?)
     }

@@ -39,7 +39,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     map_pieces(context, params, None)
 }
 
-/// The same. `telling`: what is told of each piece.
+/// The same. `telling`: what is told of each block.
 pub(super) fn map_pieces(
     context: &mut TaskContext<'_>,
     params: MapParams,
@@ -58,7 +58,15 @@ pub(super) fn map_pieces(
     let mut of_blocks = of_blocks.map_err(|error| budget.of_groups(error))?;
     let (mut read, mut kept) = (0, Vec::new());
     for piece in &pieces {
+        // Blocks of the piece whose rows are still to come: its runs, or all of it.
+        let mut blocks = piece.runs.iter().map(|run| run.end).peekable();
         reader.each(context, piece, &mut Wanted::ALL.clone(), |rows| {
+            if let Some(of_blocks) = &mut of_blocks {
+                let first = rows.row_of_split(0);
+                while blocks.next_if(|end| *end <= first).is_some() {
+                    of_blocks.end(&mut collector).map_err(|error| budget.of_groups(error))??;
+                }
+            }
             let refused = |error| reader.refused(piece, &rows, error);
             let batch = conformed(&rows.batch, &table.schema).map_err(refused)?;
             read += batch.num_rows() as u64;
@@ -77,7 +85,9 @@ pub(super) fn map_pieces(
             Ok(())
         })?;
         if let Some(of_blocks) = &mut of_blocks {
-            of_blocks.end(&mut collector).map_err(|error| budget.of_groups(error))??;
+            for _ in 0..blocks.len().max(1) {
+                of_blocks.end(&mut collector).map_err(|error| budget.of_groups(error))??;
+            }
         }
     }
     let limits = reader.limits();

@@ -122,6 +122,19 @@ impl Groups {
         }
     }
 
+    /// The same for keys whose [`hashes`](Self::hashes) others have made, where groups are few.
+    pub(in crate::jobs) fn find_hashed(&mut self, keys: &BinaryArray, hashes: &[u32], groups: &mut Vec<u32>) {
+        self.make_room(0);
+        groups.clear();
+        let number = |(row, hash): (usize, &u32)| self.place_of(*hash, keys.value(row)).1.unwrap_or(NONE);
+        groups.extend(hashes.iter().enumerate().map(number));
+    }
+
+    /// The hashes of the keys that were looked for last.
+    pub(in crate::jobs) fn hashes(&self) -> &[u32] {
+        &self.hashes
+    }
+
     /// Forgets all groups, and keeps the memory for others.
     pub(in crate::jobs) fn clear(&mut self) {
         self.slots.fill(0);

@@ -30,8 +30,8 @@ use crate::jobs::described::{Described, DescribedFile, DescribedSplit, LOOK_BYTE
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::parts::{options, two};
 use crate::jobs::rewrite::{
-    Arrangement, MAP_SPLITS_MAX, ROWS_READ, ROWS_READ_FOR_GROUPS, Rewrite, Rewritten, check_splits, cuts, map_bytes,
-    map_outside_bytes, maps, sampled,
+    Arrangement, LookedAt, MAP_SPLITS_MAX, Rewrite, Rewritten, check_splits, cuts, map_bytes, map_outside_bytes, maps,
+    sampled,
 };
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
@@ -41,6 +41,8 @@ use crate::reading::Reading;
 const PARTITION_BYTES: u64 = 8 << 20;
 /// Partitions for the sake of caches at most; memory may ask for more.
 const PARTITIONS_MAX: u64 = 512;
+/// Where there are so many times as many as memory asks for, it has room for those that are larger than was thought.
+const UNEVEN: u64 = 4;
 /// What a row takes on its way beside its values: marks and ends of its key.
 const KEY_BYTES: u64 = 16;
 /// What a group takes while it is aggregated, about, as if each row were one: its slot, its key and its count, with room to grow; and the state and the result of an aggregate.
@@ -169,6 +171,7 @@ struct Planned<'a> {
     maps: Vec<Vec<Piece>>,
     sampled: Option<Sampled<'a>>,
     plan: Plan,
+    looked_at: LookedAt,
     groups_bytes: u64,
     collected: Collected,
     /// What each strategy would do, the one first that is taken unless another one is told.
@@ -222,12 +225,26 @@ impl<'a> Planned<'a> {
         let for_memory = all_groups.div_ceil(at_once.max(1));
         let for_caches = (sizes.input_bytes / PARTITION_BYTES).min(PARTITIONS_MAX);
         let partitions = if query.is_of_all() { 1 } else { for_memory.max(for_caches).max(1) };
+        let are_small = partitions >= UNEVEN * for_memory;
+        let looked_at = if are_small { LookedAt::FOR_FEW_GROUPS } else { LookedAt::FOR_GROUPS };
         let partitions = u32::try_from(partitions).unwrap_or(u32::MAX);
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
         let groups_bytes = LOOK_BYTES + (all_groups / u64::from(plan.partitions)).min(at_once);
         let estimates = auto::estimates(sizes, maps.len(), &plan);
         let collected = Collected::of(query, value_bytes / rows.max(1), sizes);
-        Ok(Self { described, asked, written, sizes, maps, sampled, plan, groups_bytes, collected, estimates })
+        Ok(Self {
+            described,
+            asked,
+            written,
+            sizes,
+            maps,
+            sampled,
+            plan,
+            looked_at,
+            groups_bytes,
+            collected,
+            estimates,
+        })
     }
 }
 
@@ -246,7 +263,8 @@ pub(super) async fn explain(
         true => Partial::of_all(map_rows),
         false => {
             let layout = futures.put(&described.layout)?;
-            let (keys, _) = sampled(futures, &described, (&arrangement, false), &layout, (1, ROWS_READ)).await?;
+            let (keys, _) =
+                sampled(futures, &described, (&arrangement, false), &layout, (1, LookedAt::FOR_FILES)).await?;
             Partial::new(keys, map_rows)
         }
     };
@@ -279,7 +297,19 @@ impl Block<'_> {
     fn piece(&self) -> Piece {
         let mut piece = Piece::new(self.file, self.split, self.before);
         piece.file.splits = vec![self.described()];
-        Piece { run: self.run.clone(), ..piece }
+        Piece { runs: self.run.iter().cloned().collect(), ..piece }
+    }
+
+    /// Adds it to a piece that has runs of the same split before it: so what these share is read once. Whether it is such a one.
+    fn join(&self, piece: &mut Piece) -> bool {
+        let (Some(run), Some(last)) = (&self.run, piece.runs.last()) else { return false };
+        if piece.before != self.before || run.start < last.end {
+            return false;
+        }
+        piece.runs.push(run.clone());
+        let rows = piece.runs.iter().map(|run| run.end - run.start).sum();
+        piece.file.splits = vec![self.file.splits[self.split].part(rows)];
+        true
     }
 }
 
@@ -314,17 +344,17 @@ fn maps_in_order(blocks: &[Block<'_>], order: &ReadOrder, sizes: Sizes) -> Resul
     for (at, block) in order.blocks.iter().enumerate() {
         let block = &blocks[*block];
         let bytes = block.described().map_bytes() + block.file.told_bytes();
-        // Each is a piece of its own, so that it is a block.
-        let piece = block.piece();
-        let has_room = |(pieces, _): &&mut Taken| pieces.len() < MAP_SPLITS_MAX && open_bytes + bytes <= most;
+        let has_room = |(_, places): &&mut Taken| places.len() < MAP_SPLITS_MAX && open_bytes + bytes <= most;
         match maps.last_mut().filter(has_room).filter(|_| order.ends.binary_search(&at).is_err()) {
             Some((pieces, places)) => {
-                pieces.push(piece);
+                if !pieces.last_mut().is_some_and(|last| block.join(last)) {
+                    pieces.push(block.piece());
+                }
                 places.end = at + 1;
                 open_bytes += bytes;
             }
             None => {
-                maps.push((vec![piece], at..at + 1));
+                maps.push((vec![block.piece()], at..at + 1));
                 open_bytes = bytes;
             }
         }
@@ -339,8 +369,20 @@ pub(super) async fn run(
     (rewrite, query): (Rewrite, GroupQuery),
     sampler: Option<&dyn Sampler>,
 ) -> Result<Rewritten, JobError> {
-    let Planned { described, asked, written, sizes, maps, sampled, plan, groups_bytes, collected, estimates } =
-        Planned::of(&futures, &rewrite, &query, sampler).await?;
+    let planned = Planned::of(&futures, &rewrite, &query, sampler).await?;
+    let Planned {
+        described,
+        asked,
+        written,
+        sizes,
+        maps,
+        sampled,
+        plan,
+        looked_at,
+        groups_bytes,
+        collected,
+        estimates,
+    } = planned;
     let strategy = rewrite.strategy.unwrap_or(estimates[0].strategy);
     let output = outputs::Output::claim(&futures, &rewrite.output, name).await?;
     let stage = sampled.as_ref().map_or("group.map", |sampled| sampled.sampler.stage());
@@ -348,7 +390,7 @@ pub(super) async fn run(
     futures.plan_stage("group.reduce", u64::from(plan.partitions), sizes.input_bytes)?;
     let layout = futures.put(&described.layout)?;
     let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
-    let cuts = cuts(&futures, &described, &by_key, &layout, (plan.partitions, ROWS_READ_FOR_GROUPS)).await?;
+    let cuts = cuts(&futures, &described, &by_key, &layout, (plan.partitions, looked_at)).await?;
     let schema = written.schema().clone();
     let rows = described.rows();
     let exchange = Exchange {

@@ -289,12 +289,17 @@ impl<'a> OfBlocks<'a> {
     /// As of [`Combiner::add`].
     pub(super) fn add(&mut self, message: &RecordBatch, collector: &mut Collector<'_>) -> Result<bool, Unordered> {
         self.rows += message.num_rows();
-        match self.is_cut || self.follows {
+        if self.follows {
+            let is_kept = collector.add(Kind::Rows, message)?;
+            self.combiner.add_known(message, collector.hashes())?;
+            return Ok(is_kept);
+        }
+        match self.is_cut {
             false => drop(self.combiner.add(Kind::Rows, message)?),
-            true => self.combiner.add_known(message)?,
+            true => self.combiner.add_known(message, None)?,
         }
         let is_put_together = self.combines;
-        if !self.follows && self.combiner.groups().len() > self.groups_max {
+        if self.combiner.groups().len() > self.groups_max {
             if self.combines {
                 // What comes from here on goes on as it is.
                 self.pass_on(collector)?;

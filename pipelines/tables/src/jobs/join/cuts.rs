@@ -16,7 +16,7 @@ use super::FrequentKey;
 use super::exchange::Arranged;
 use super::query::Side;
 use crate::jobs::described::Described;
-use crate::jobs::rewrite::{ROWS_READ, sampled};
+use crate::jobs::rewrite::{LookedAt, sampled};
 
 /// Bytes of a place behind a key.
 const PLACE_BYTES: usize = size_of::<u64>();
@@ -120,7 +120,8 @@ async fn samples(
         let (table, layout) = (&described[side as usize], &layouts[side as usize]);
         let (cuts, rows) = match table.splits().next() {
             Some(_) => {
-                sampled(futures, table, (arranged.of(side), !kind.keeps(side)), layout, (files, ROWS_READ)).await?
+                sampled(futures, table, (arranged.of(side), !kind.keeps(side)), layout, (files, LookedAt::FOR_FILES))
+                    .await?
             }
             None => (Vec::new(), 0),
         };

@@ -19,12 +19,7 @@ const CUT_KEY_MAX: usize = 256;
 /// So many splits are looked at, at least, and so many for each file.
 const SPLITS_MIN: usize = 32;
 const SPLITS_PER_FILE: usize = 4;
-/// Batches that are looked at for each file, and in all at least.
-const BATCHES_PER_FILE: u64 = 8;
-/// Rows of each of them that are read of a file that can pass over others.
-pub(in crate::jobs) const ROWS_READ: u64 = BATCH_ROWS_MAX as u64;
-/// The same for partitions of groups: these are many and small, so nearly all rows would be read.
-pub(in crate::jobs) const ROWS_READ_FOR_GROUPS: u64 = 4096;
+/// Batches that are looked at, at least.
 const BATCHES_MIN: u64 = 64;
 /// Keys that are sampled for each file, and in all at least and at most.
 const KEYS_PER_FILE: u64 = 40;
@@ -32,6 +27,24 @@ const KEYS_MIN: u64 = 2_000;
 const KEYS_MAX: u64 = 40_000;
 /// Splits that one task samples.
 const SPLITS_PER_TASK: usize = 4;
+
+/// What is looked at for cuts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::jobs) struct LookedAt {
+    /// Batches for each partition.
+    batches: u64,
+    /// Rows of each of them that are read of a file that can pass over others.
+    rows: u64,
+}
+
+impl LookedAt {
+    /// For files: how even they are is seen.
+    pub(in crate::jobs) const FOR_FILES: Self = Self { batches: 8, rows: BATCH_ROWS_MAX as u64 };
+    /// For partitions of groups: these are many and small, so nearly all rows would be read.
+    pub(in crate::jobs) const FOR_GROUPS: Self = Self { batches: 8, rows: 4096 };
+    /// The same where memory has room for partitions that are much larger than others.
+    pub(in crate::jobs) const FOR_FEW_GROUPS: Self = Self { batches: 1, ..Self::FOR_GROUPS };
+}
 
 /// The cut before a row of this key and, unless rows of one key come together, of this place.
 pub(super) fn cut(key: &[u8], place: Option<u64>) -> Vec<u8> {
@@ -50,13 +63,13 @@ pub(in crate::jobs) fn is_before(cut: &[u8], key: &[u8], place: u64) -> bool {
     }
 }
 
-/// The cuts between so many partitions; `rows_read`: of each batch that is looked at.
+/// The cuts between so many partitions.
 pub(in crate::jobs) async fn cuts(
     futures: &Futures,
     described: &Described,
     arrangement: &Arrangement,
     layout: &ObjectRef,
-    (partitions, rows_read): (u32, u64),
+    (partitions, looked_at): (u32, LookedAt),
 ) -> Result<Cuts, JobError> {
     if partitions == 1 || described.splits().next().is_none() {
         return Cuts::from_sample(Vec::new(), partitions as usize).map_err(JobError::program);
@@ -64,7 +77,7 @@ pub(in crate::jobs) async fn cuts(
     match arrangement.seed() {
         Some(seed) => even_cuts(futures, &Counted::of(described)?, seed, partitions).await,
         None => {
-            let (keys, _) = sampled(futures, described, (arrangement, false), layout, (partitions, rows_read)).await?;
+            let (keys, _) = sampled(futures, described, (arrangement, false), layout, (partitions, looked_at)).await?;
             if keys.is_empty() {
                 // Nobody knows a key: all rows, if there are any, are before every cut.
                 return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
@@ -74,13 +87,13 @@ pub(in crate::jobs) async fn cuts(
     }
 }
 
-/// Cuts before rows of some splits that stand for all, and how many rows these are. `rows_read`: of each batch that is looked at. `drops_nulls`: rows whose key has a null go to no partition, so there are no cuts before them.
+/// Cuts before rows of some splits that stand for all, and how many rows these are. `drops_nulls`: rows whose key has a null go to no partition, so there are no cuts before them.
 pub(in crate::jobs) async fn sampled(
     futures: &Futures,
     described: &Described,
     (arrangement, drops_nulls): (&Arrangement, bool),
     layout: &ObjectRef,
-    (partitions, rows_read): (u32, u64),
+    (partitions, looked_at): (u32, LookedAt),
 ) -> Result<(Vec<Vec<u8>>, usize), JobError> {
     let read = (0..).zip(described.numbered_splits()).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
     let splits: Vec<Piece> = read.map(|(before, (file, split))| Piece::new(file, split, before)).collect();
@@ -91,7 +104,7 @@ pub(in crate::jobs) async fn sampled(
         |pieces: &[Piece]| count <= SPLITS_MIN || pieces.iter().all(|piece| piece.file.splits[0].state.is_none());
     let batches = |piece: &Piece| piece.file.splits[0].rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
     let all: u64 = pieces.iter().map(batches).sum();
-    let every = (all / (u64::from(partitions) * BATCHES_PER_FILE).max(BATCHES_MIN)).max(1);
+    let every = (all / (u64::from(partitions) * looked_at.batches).max(BATCHES_MIN)).max(1);
     let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
     let keys = (wanted * every).div_ceil(all.max(1)).max(1) as usize;
     let tasks = pieces.chunks(SPLITS_PER_TASK).map(|pieces| {
@@ -100,7 +113,7 @@ pub(in crate::jobs) async fn sampled(
         let outside_bytes = LOOK_BYTES + largest / 4 + described.reading.options.beside_bytes();
         let (reading, arrangement) = (described.reading.clone(), arrangement.clone());
         let pieces = pieces.to_vec();
-        let params = SampleParams { pieces, reading, arrangement, keys, look, rows_read, drops_nulls };
+        let params = SampleParams { pieces, reading, arrangement, keys, look, rows_read: looked_at.rows, drops_nulls };
         let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
         futures.submit_with(sample, &params, &[layout.arg()], options)
     });

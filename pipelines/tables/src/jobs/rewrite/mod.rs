@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::arrangement::{Arrangement, Arranger, MixedSeed, place_hash, places};
 pub(super) use self::batches::{Batch, NotPacked, Packer};
-pub(super) use self::cuts::{ROWS_READ, ROWS_READ_FOR_GROUPS, cuts, is_before, sampled};
+pub(super) use self::cuts::{LookedAt, cuts, is_before, sampled};
 pub(super) use self::entries::in_common;
 pub use self::folders::Folders;
 pub(super) use self::folders::SplitColumns;

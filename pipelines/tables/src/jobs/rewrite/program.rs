@@ -13,7 +13,7 @@ use exobus_shuffle::strategies::auto::{self, Estimate, Explained, PartsRead};
 use exobus_shuffle::{Job, Plan, Sizes, Strategy};
 
 use super::arrangement::Arrangement;
-use super::cuts::{ROWS_READ, cuts};
+use super::cuts::{LookedAt, cuts};
 use super::folders::{SplitColumns, TooMany, reduce_folders, refuse_folders};
 use super::map::{MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
@@ -189,7 +189,7 @@ pub(in crate::jobs) async fn run(
 
     let layout = futures.put(&described.layout)?;
     let schema = Table::decode(&described.layout).map_err(JobError::program)?.schema;
-    let cuts = cuts(&futures, &described, &arrangement, &layout, (partitions, ROWS_READ)).await?;
+    let cuts = cuts(&futures, &described, &arrangement, &layout, (partitions, LookedAt::FOR_FILES)).await?;
     let input_bytes = described.input_bytes();
     let file = FileParams {
         directory: rewrite.output.clone(),

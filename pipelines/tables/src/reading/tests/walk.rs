@@ -1,5 +1,7 @@
 //! Some of the rows of a file, and a file that changes.
 
+use std::ops::Range;
+
 use super::*;
 use crate::sources::Source;
 
@@ -37,7 +39,7 @@ fn rows_are_those_that_are_wanted_of_splits_one_behind_the_other() {
     }
 }
 
-/// Runs of a row group are its rows, each once and in their order, whatever condition they have to meet, and no page of another run is unpacked for one.
+/// Runs of a row group are its rows, each once and in their order, whatever condition they have to meet and how many are read together; no page of another run is unpacked for them, and no batch has rows of two.
 #[test]
 fn rows_of_runs_are_those_of_the_row_group() {
     let batch = table(3, 12_000);
@@ -56,21 +58,32 @@ fn rows_of_runs_are_those_of_the_row_group() {
         assert_eq!(begins, (0..10).map(|run| run * 1_200).collect::<Vec<u64>>(), "pages have 400 rows");
         assert_eq!(parquet.runs(0, (&[1, 5], 6_001), &budget).unwrap(), [0], "there is no room for two");
         assert_eq!(parquet.runs(0, (&[5], 1_000), &budget).unwrap(), [0], "pages of lists say nothing");
-        let (mut ids, mut next) = (Vec::<i64>::new(), 0);
-        for from in begins {
-            let run = from..from + 1_200;
-            let file = open(without_pages(&whole, run.start as usize..run.end as usize));
-            for rows in file.read(ToRead { split: 0, state: None, run: Some(run.clone()) }, ALL_ROWS).unwrap() {
+        let runs: Vec<Range<u64>> = begins.iter().map(|from| *from..from + 1_200).collect();
+        let read = |runs: &[Range<u64>]| {
+            let (mut ids, mut next) = (Vec::<i64>::new(), 0);
+            let file = open(without_pages(&whole, runs[0].start as usize..runs[runs.len() - 1].end as usize));
+            for rows in file.read(ToRead { split: 0, state: None, runs: runs.to_vec() }, ALL_ROWS).unwrap() {
                 let rows = rows.unwrap();
-                if rows.batch.num_rows() > 0 {
+                let count = rows.batch.num_rows();
+                if count > 0 {
+                    let run = runs.iter().find(|run| run.contains(&rows.row_of_split(0))).unwrap();
+                    assert!(run.contains(&rows.row_of_split(count - 1)), "{condition:?}: a batch is of one run");
                     assert!(rows.first_row >= next.max(run.start), "{condition:?}: places rise from run to run");
-                    next = rows.first_row + rows.batch.num_rows() as u64;
+                    next = rows.first_row + count as u64;
                     assert!(next <= run.end, "{condition:?}: rows of a run have places of it");
                 }
                 ids.extend(rows.batch["id"].as_primitive::<Int64Type>().values());
             }
+            ids
+        };
+        for together in [1, 3, 10] {
+            let ids: Vec<i64> = runs.chunks(together).flat_map(read).collect();
+            assert_eq!(ids, all, "{condition:?}, {together} at a time");
         }
-        assert_eq!(ids, all, "{condition:?}");
+        let (some, others): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.start / 1_200 % 3 == 0);
+        let mut ids = [read(&some), read(&others)].concat();
+        ids.sort_unstable();
+        assert_eq!(ids, all, "{condition:?}, with others between them");
     }
     assert_eq!(used.used_bytes(), 0);
 }
