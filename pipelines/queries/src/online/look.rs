@@ -76,7 +76,7 @@ pub(super) struct Looked {
 }
 
 /// Looks at what is known. Its outputs are [`State`], [`Looked`] and [`Followed`].
-#[task(name = "query.look", version = 2, arguments = [whole, whole, whole, stream], deterministic = true)]
+#[task(name = "query.look", version = 3, arguments = [whole, whole, whole, stream], deterministic = true)]
 pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) -> Result<(), TaskError> {
     let order_by = params.shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
     let shown = Shown::of(context, params.query.clone(), order_by)?;
@@ -88,7 +88,7 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
     let (mut moments, mut begins_anew) = (Moments::new(terms), false);
     if before != EncodedMoments::default() {
         check(&before, terms)?;
-        moments.merge(&before, |_, _| true);
+        moments.merge(&before, false);
     }
     drop(before);
     let readers: Vec<_> = (LOOK_ARGUMENTS..context.args()).flat_map(|arg| context.readers(arg)).collect();
@@ -103,7 +103,7 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
         begins_anew |= has_more;
         rows += told_rows;
         memory.resize(granted.max(2 * moments.bytes() + 2 * bytes.len() as u64))?;
-        moments.merge(&told, |here, key| !are_all || here.has(key));
+        moments.merge(&told, are_all);
         // Those that are followed from here on have been followed until here.
         are_all |= moments.len() > 2 * all && moments.keep_largest(all);
         memory.resize(granted.max(moments.bytes()))?;

@@ -1,32 +1,40 @@
 //! What is known of the groups of a table by blocks that were read: of each the numbers of its [`Totals`].
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::EntryRef;
+use std::hash::BuildHasher as _;
+
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::estimators::Totals;
 
-/// What a group takes beside its key and its numbers, about: its places in a table, and two pieces of memory.
-const GROUP_BYTES: u64 = 96;
+/// What a group takes beside its key and its numbers, about: its places in a table, and where its key ends.
+const GROUP_BYTES: u64 = 24;
 /// Bytes of a key, where nobody knows them.
 const KEY_BYTES: u64 = 64;
 
-/// Of groups, by the bytes of their keys.
+/// Of groups, by the bytes of their keys. They are numbered in the order in which they are met; what each has lies one behind the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moments {
     terms: usize,
-    key_bytes: u64,
-    groups: HashMap<Vec<u8>, Box<[f64]>>,
+    keys: Vec<u8>,
+    /// Where the key of each group ends.
+    ends: Vec<usize>,
+    /// Of each group so many as [`Totals::numbers_of`] says.
+    numbers: Vec<f64>,
+    /// Groups by their keys.
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
 }
 
-/// The same as bytes: groups in the order of their keys, so that what is the same has the same bytes.
+/// The same as bytes, groups in their order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct EncodedMoments {
     terms: u32,
-    /// Keys one behind the other, and where each of them ends.
+    /// Keys one behind the other, and how many bytes each of them has.
     keys: ByteBuf,
-    ends: Vec<u32>,
+    lengths: Vec<u32>,
     /// Numbers of all groups, little-endian.
     numbers: ByteBuf,
 }
@@ -34,119 +42,151 @@ pub(super) struct EncodedMoments {
 /// Memory that so many groups of so many terms take, about, with what encodes them.
 pub(super) fn memory_bytes(groups: u64, terms: usize) -> u64 {
     let numbers = 8 * Totals::numbers_of(terms) as u64;
+    // What grows is there twice for a moment.
     groups * (GROUP_BYTES + 2 * (KEY_BYTES + numbers))
 }
 
 impl Moments {
     pub(super) fn new(terms: usize) -> Self {
-        Self { terms, key_bytes: 0, groups: HashMap::new() }
+        Self { terms, ..Self::default() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.groups.len()
+        self.ends.len()
     }
 
     /// Memory that they take, about, with what encodes them.
     pub(super) fn bytes(&self) -> u64 {
-        let numbers = 8 * Totals::numbers_of(self.terms) as u64;
-        self.groups.len() as u64 * (GROUP_BYTES + 2 * numbers) + 2 * self.key_bytes
-    }
-
-    pub(super) fn has(&self, key: &[u8]) -> bool {
-        self.groups.contains_key(key)
+        self.len() as u64 * GROUP_BYTES + 2 * (self.keys.capacity() + 8 * self.numbers.capacity()) as u64
     }
 
     /// The group is followed, whether or not a block has it.
     pub(super) fn follow(&mut self, key: &[u8]) {
-        self.numbers(key);
+        self.numbers_of(key);
     }
 
     /// A block of this size has the group, and these totals of it.
     pub(super) fn add(&mut self, key: &[u8], size: f64, totals: &[f64]) {
-        Totals::add_to(self.numbers(key), size, totals);
+        Totals::add_to(self.numbers_of(key), size, totals);
     }
 
     /// These are the numbers of a group; one that no block has is left out.
     pub(super) fn insert(&mut self, key: &[u8], numbers: &[f64]) {
         if numbers[0] > 0.0 {
-            self.numbers(key).copy_from_slice(numbers);
+            self.numbers_of(key).copy_from_slice(numbers);
         }
     }
 
-    fn numbers(&mut self, key: &[u8]) -> &mut [f64] {
-        let none = || vec![0.0; Totals::numbers_of(self.terms)].into_boxed_slice();
-        match self.groups.entry_ref(key) {
-            EntryRef::Occupied(numbers) => numbers.into_mut(),
-            EntryRef::Vacant(vacant) => {
-                self.key_bytes += key.len() as u64;
-                vacant.insert(none())
-            }
-        }
+    fn key(&self, group: usize) -> &[u8] {
+        key_of(&self.keys, &self.ends, group)
     }
 
-    /// Adds what others know of groups of which this is true.
-    pub(super) fn merge(&mut self, other: &EncodedMoments, mut counts: impl FnMut(&Self, &[u8]) -> bool) {
+    /// The numbers of a group, which is there from here on.
+    fn numbers_of(&mut self, key: &[u8]) -> &mut [f64] {
+        let Self { keys, ends, numbers, table, hasher, .. } = self;
         let many = Totals::numbers_of(self.terms);
-        for (number, key) in other.keys().enumerate() {
-            if counts(self, key) {
-                let of_group = &other.numbers[8 * many * number..8 * many * (number + 1)];
-                let here = self.numbers(key);
-                for (here, bytes) in here.iter_mut().zip(of_group.as_chunks().0) {
-                    *here += f64::from_le_bytes(*bytes);
-                }
+        let is_key = |group: &u32| key_of(keys, ends, *group as usize) == key;
+        let rehash = |group: &u32| hasher.hash_one(key_of(keys, ends, *group as usize));
+        let group = match table.entry(hasher.hash_one(key), is_key, rehash) {
+            Entry::Occupied(group) => *group.get() as usize,
+            Entry::Vacant(vacant) => {
+                let group = ends.len();
+                vacant.insert(group as u32);
+                keys.extend_from_slice(key);
+                ends.push(keys.len());
+                numbers.resize(numbers.len() + many, 0.0);
+                group
+            }
+        };
+        &mut numbers[many * group..][..many]
+    }
+
+    /// The numbers of a group, if it is there.
+    fn known(&mut self, key: &[u8]) -> Option<&mut [f64]> {
+        let Self { keys, ends, numbers, table, hasher, .. } = self;
+        let many = Totals::numbers_of(self.terms);
+        let is_key = |group: &u32| key_of(keys, ends, *group as usize) == key;
+        let group = *table.find(hasher.hash_one(key), is_key)? as usize;
+        Some(&mut numbers[many * group..][..many])
+    }
+
+    /// Adds what others know of groups; `are_all`: of those that are here.
+    pub(super) fn merge(&mut self, other: &EncodedMoments, are_all: bool) {
+        let many = Totals::numbers_of(self.terms);
+        for (key, of_group) in other.keys().zip(other.numbers.chunks_exact(8 * many)) {
+            let here = if are_all { self.known(key) } else { Some(self.numbers_of(key)) };
+            for (here, bytes) in here.into_iter().flatten().zip(of_group.as_chunks().0) {
+                *here += f64::from_le_bytes(*bytes);
             }
         }
     }
 
     /// Forgets all but so many groups, those of the most rows, which are their first term; whether some were forgotten.
     pub(super) fn keep_largest(&mut self, most: usize) -> bool {
-        if self.groups.len() <= most {
+        if self.len() <= most {
             return false;
         }
-        let mut ranked: Vec<(f64, Vec<u8>)> =
-            self.groups.iter().map(|(key, numbers)| (numbers[1], key.clone())).collect();
-        // Of those that have as many, the ones whose keys are first.
-        ranked.sort_unstable_by(|(rows, key), (other_rows, other)| other_rows.total_cmp(rows).then(key.cmp(other)));
-        for (_, key) in &ranked[most..] {
-            self.groups.remove(key.as_slice());
-            self.key_bytes -= key.len() as u64;
+        let many = Totals::numbers_of(self.terms);
+        let mut groups: Vec<usize> = (0..self.len()).collect();
+        if most > 0 {
+            let rows = |group: &usize| self.numbers[many * group + 1];
+            // Of those that have as many, the ones whose keys are first.
+            groups.select_nth_unstable_by(most - 1, |one, other| {
+                rows(other).total_cmp(&rows(one)).then_with(|| self.key(*one).cmp(self.key(*other)))
+            });
         }
-        self.groups.shrink_to_fit();
+        groups.truncate(most);
+        groups.sort_unstable();
+        let mut kept = Self::new(self.terms);
+        for group in groups {
+            kept.numbers_of(self.key(group)).copy_from_slice(&self.numbers[many * group..][..many]);
+        }
+        *self = kept;
         true
     }
 
     /// Each group, in the order of keys.
     pub(super) fn into_totals(self) -> (Vec<Vec<u8>>, Vec<Totals>) {
-        let terms = self.terms;
-        let mut groups: Vec<_> = self.groups.into_iter().collect();
-        groups.sort_unstable_by(|(key, _), (other, _)| key.cmp(other));
-        groups.into_iter().map(|(key, numbers)| (key, Totals::of_numbers(terms, numbers.into_vec()))).unzip()
+        let many = Totals::numbers_of(self.terms);
+        let mut groups: Vec<usize> = (0..self.len()).collect();
+        groups.sort_unstable_by_key(|group| self.key(*group));
+        let totals = |group: &usize| Totals::of_numbers(self.terms, self.numbers[many * group..][..many].to_vec());
+        let keys = groups.iter().map(|group| self.key(*group).to_vec()).collect();
+        (keys, groups.iter().map(totals).collect())
     }
 
     pub(super) fn encode(&self) -> EncodedMoments {
-        let mut groups: Vec<_> = self.groups.iter().collect();
-        groups.sort_unstable_by_key(|(key, _)| *key);
-        let mut encoded = EncodedMoments { terms: self.terms as u32, ..EncodedMoments::default() };
-        for (key, numbers) in groups {
-            encoded.keys.extend_from_slice(key);
-            encoded.ends.push(encoded.keys.len() as u32);
-            numbers.iter().for_each(|number| encoded.numbers.extend_from_slice(&number.to_le_bytes()));
+        let mut numbers = Vec::with_capacity(8 * self.numbers.len());
+        self.numbers.iter().for_each(|number| numbers.extend_from_slice(&number.to_le_bytes()));
+        EncodedMoments {
+            terms: self.terms as u32,
+            keys: ByteBuf::from(self.keys.clone()),
+            lengths: (0..self.len()).map(|group| self.key(group).len() as u32).collect(),
+            numbers: ByteBuf::from(numbers),
         }
-        encoded
     }
+}
+
+fn key_of<'a>(keys: &'a [u8], ends: &[usize], group: usize) -> &'a [u8] {
+    let begin = group.checked_sub(1).map_or(0, |before| ends[before]);
+    &keys[begin..ends[group]]
 }
 
 impl EncodedMoments {
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins.zip(&self.ends).map(|(begin, end)| &self.keys[begin as usize..*end as usize])
+        let mut rest = self.keys.as_slice();
+        self.lengths.iter().map(move |length| {
+            let (key, behind) = rest.split_at(*length as usize);
+            rest = behind;
+            key
+        })
     }
 
     /// Whether it can be read: of so many terms, with as many numbers as keys need.
     pub(super) fn is_whole(&self, terms: usize) -> bool {
-        let rises = self.ends.is_sorted() && self.ends.last().map_or(0, |end| *end as usize) == self.keys.len();
-        let numbers = 8 * Totals::numbers_of(terms) * self.ends.len();
-        rises && self.terms as usize == terms && self.numbers.len() == numbers
+        let bytes: u64 = self.lengths.iter().map(|length| u64::from(*length)).sum();
+        let numbers = 8 * Totals::numbers_of(terms) * self.lengths.len();
+        bytes == self.keys.len() as u64 && self.terms as usize == terms && self.numbers.len() == numbers
     }
 }
 
@@ -170,7 +210,7 @@ mod tests {
         for part in [&one, &other] {
             let encoded = part.encode();
             assert!(encoded.is_whole(2) && !encoded.is_whole(3));
-            merged.merge(&encoded, |_, _| true);
+            merged.merge(&encoded, false);
         }
         assert_eq!(merged.encode(), all.encode());
         let (keys, totals) = merged.into_totals();
@@ -183,9 +223,11 @@ mod tests {
     fn those_that_have_the_most_rows_are_kept() {
         let mut some = moments(&[("a", 1.0), ("b", 2.0), ("c", 2.0), ("d", 9.0)]);
         assert!(!some.keep_largest(4) && some.keep_largest(2) && some.len() == 2);
-        assert!(some.has(b"d") && some.has(b"b"), "of those that have as many, the first");
-        let mut merged = Moments::new(2);
-        merged.merge(&moments(&[("x", 1.0), ("d", 1.0)]).encode(), |_, key| some.has(key));
-        assert_eq!((merged.len(), merged.has(b"d")), (1, true));
+        some.merge(&moments(&[("x", 1.0), ("d", 1.0), ("c", 1.0)]).encode(), true);
+        let (keys, totals) = some.into_totals();
+        assert_eq!(keys, [b"b", b"d"], "of those that have as many, the first");
+        assert_eq!((totals[0].sum(0), totals[1].sum(0)), (2.0, 10.0));
+        let mut none = moments(&[("a", 1.0)]);
+        assert!(none.keep_largest(0) && none.len() == 0);
     }
 }

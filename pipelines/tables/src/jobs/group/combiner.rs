@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt64Array};
-use arrow_buffer::BooleanBuffer;
-use arrow_select::filter::FilterBuilder;
+use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_select::take::take;
 
-use super::groups::{Groups, NONE};
+use super::groups::{Groups, Known, Marks};
 use super::query::{Grouping, Kind, counts, keys};
 use crate::TableError;
 use crate::aggregates::Accumulator;
@@ -25,6 +24,9 @@ pub(super) struct Combiner {
     accumulators: Vec<Box<dyn Accumulator>>,
     /// Of the arguments whose values are counted, the values of all groups: each has the key of its group before its own.
     values: Vec<Counted>,
+    /// Of groups that are known, and the rows that are of these.
+    marks: Marks,
+    known: Known,
 }
 
 /// Keys, and how many rows have each of them.
@@ -45,6 +47,8 @@ impl Combiner {
             groups: Counted::default(),
             accumulators: grouping.accumulators()?,
             values: grouping.values.iter().map(|_| Counted::default()).collect(),
+            marks: Marks::default(),
+            known: Known::default(),
             grouping: grouping.clone(),
         })
     }
@@ -133,12 +137,19 @@ impl Combiner {
         numbers
     }
 
-    /// Adds groups, of no row.
+    /// Adds groups, of no row, and looks for no others from here on.
     ///
     /// # Errors
     /// More memory is needed than there is.
-    pub(super) fn add_groups(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
-        self.add_keys(keys, |_| 0)
+    pub(super) fn follow(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
+        self.add_keys(keys, |_| 0)?;
+        self.know();
+        Ok(())
+    }
+
+    /// Groups that are there are those that [`add_known`](Self::add_known) knows.
+    pub(super) fn know(&mut self) {
+        self.marks = Marks::of(&self.groups.groups);
     }
 
     /// Hashes of the keys of the rows that were added, or looked for, last.
@@ -146,29 +157,28 @@ impl Combiner {
         self.groups.groups.hashes()
     }
 
-    /// Adds those rows of a message that are of groups that are there, to what has [terms](Accumulator::terms). `hashes`: of the keys of rows, where others have made them.
+    /// Adds those rows of a message that are of groups that are [known](Self::know), to what has [terms](Accumulator::terms). `hashes`: of the keys of rows, where others have made them.
     ///
     /// # Errors
     /// As of [`add`](Self::add).
     pub(super) fn add_known(&mut self, message: &RecordBatch, hashes: Option<&[u32]>) -> Result<(), Unordered> {
         let grouping = self.grouping.clone();
-        let Counted { groups, counts, numbers } = &mut self.groups;
-        match hashes {
-            Some(hashes) => groups.find_hashed(keys(message), hashes, numbers),
-            None => groups.find(keys(message), numbers),
+        let Counted { groups, counts, .. } = &mut self.groups;
+        if hashes.is_none() {
+            groups.hash_only(keys(message));
         }
-        let known = BooleanBuffer::collect_bool(numbers.len(), |row| numbers[row] != NONE).into();
-        numbers.retain(|group| *group != NONE);
-        numbers.iter().for_each(|group| counts[*group as usize] += 1);
-        let known = FilterBuilder::new(&known).optimize().build();
+        groups.known(keys(message), hashes.unwrap_or(groups.hashes()), &self.marks, &mut self.known);
+        let Known { rows, groups } = &mut self.known;
+        groups.iter().for_each(|group| counts[*group as usize] += 1);
+        let known = UInt32Array::from(std::mem::take(rows));
         for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
             if accumulator.terms(&[]).is_empty() {
                 continue;
             }
-            let argument = aggregate.argument.map(|argument| known.filter(grouping.argument(message, argument)));
+            let argument = aggregate.argument.map(|argument| take(grouping.argument(message, argument), &known, None));
             let argument = argument.transpose().map_err(TableError::from)?;
             // What has terms asks for no places.
-            accumulator.update(numbers, argument.as_ref(), None)?;
+            accumulator.update(groups, argument.as_ref(), None)?;
         }
         Ok(self.memory.resize(self.bytes())?)
     }
@@ -244,7 +254,8 @@ impl Combiner {
     /// What is taken now.
     fn bytes(&self) -> u64 {
         let accumulators: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
-        self.groups.bytes() + accumulators + self.values.iter().map(Counted::bytes).sum::<u64>()
+        let values = self.values.iter().map(Counted::bytes).sum::<u64>();
+        self.groups.bytes() + accumulators + values + self.marks.bytes() + self.known.bytes()
     }
 }
 

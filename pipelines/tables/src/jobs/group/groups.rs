@@ -122,12 +122,21 @@ impl Groups {
         }
     }
 
-    /// The same for keys whose [`hashes`](Self::hashes) others have made, where groups are few.
-    pub(in crate::jobs) fn find_hashed(&mut self, keys: &BinaryArray, hashes: &[u32], groups: &mut Vec<u32>) {
-        self.make_room(0);
+    /// Which of these keys are those of groups that are there, and the numbers of these. `hashes`: of the keys.
+    pub(in crate::jobs) fn known(&self, keys: &BinaryArray, hashes: &[u32], marks: &Marks, known: &mut Known) {
+        let Known { rows, groups } = known;
+        marks.marked(hashes, rows);
         groups.clear();
-        let number = |(row, hash): (usize, &u32)| self.place_of(*hash, keys.value(row)).1.unwrap_or(NONE);
-        groups.extend(hashes.iter().enumerate().map(number));
+        rows.retain(|row| {
+            let (_, group) = self.place_of(hashes[*row as usize], keys.value(*row as usize));
+            groups.extend(group);
+            group.is_some()
+        });
+    }
+
+    /// Makes [`hashes`](Self::hashes) of keys that nobody looks for.
+    pub(in crate::jobs) fn hash_only(&mut self, keys: &BinaryArray) {
+        self.hash(keys);
     }
 
     /// The hashes of the keys that were looked for last.
@@ -200,6 +209,63 @@ impl Groups {
     }
 }
 
+/// Keys that were looked for: which of them are those of groups, and the numbers of these.
+#[derive(Debug, Default)]
+pub(in crate::jobs) struct Known {
+    pub(in crate::jobs) rows: Vec<u32>,
+    pub(in crate::jobs) groups: Vec<u32>,
+}
+
+/// Bits by the hashes of the keys of few groups: of a key that is none of these, nothing else is looked at, mostly.
+#[derive(Debug, Default)]
+pub(in crate::jobs) struct Marks {
+    bits: Vec<u64>,
+}
+
+impl Known {
+    /// Bytes of memory that it takes.
+    pub(in crate::jobs) fn bytes(&self) -> u64 {
+        4 * (self.rows.capacity() + self.groups.capacity()) as u64
+    }
+}
+
+impl Marks {
+    /// Bytes of memory that it takes.
+    pub(in crate::jobs) fn bytes(&self) -> u64 {
+        8 * self.bits.capacity() as u64
+    }
+
+    /// Of all groups that are there.
+    pub(in crate::jobs) fn of(groups: &Groups) -> Self {
+        // Of 64 bits one is set, about: 64 KiB for 8192 groups.
+        let mut bits = vec![0; groups.len().next_power_of_two()];
+        for slot in groups.slots.iter().filter(|slot| **slot != 0) {
+            let (word, bit) = Self::place(bits.len(), (slot >> 32) as u32);
+            bits[word] |= bit;
+        }
+        Self { bits }
+    }
+
+    /// The bit of a hash among so many words, a power of two.
+    fn place(words: usize, hash: u32) -> (usize, u64) {
+        (hash as usize >> 6 & (words - 1), 1 << (hash & 63))
+    }
+
+    /// The rows of hashes that are marked.
+    fn marked(&self, hashes: &[u32], rows: &mut Vec<u32>) {
+        // Each row is written, and the next one over it where it is not marked: that is quicker than to ask.
+        rows.clear();
+        rows.resize(hashes.len(), 0);
+        let mut marked = 0;
+        for (row, hash) in (0..).zip(hashes) {
+            let (word, bit) = Self::place(self.bits.len(), *hash);
+            rows[marked] = row;
+            marked += usize::from(self.bits[word] & bit != 0);
+        }
+        rows.truncate(marked);
+    }
+}
+
 /// How many slots so many groups have.
 fn slots_of(groups: usize) -> usize {
     (2 * groups).next_power_of_two().max(SLOTS_MIN)
@@ -240,5 +306,20 @@ mod tests {
         assert_eq!((groups.len(), &numbers[..]), (0, &[NONE][..]));
         groups.intern(&keys(["x".to_owned(), "y".to_owned(), "x".to_owned()]), &mut numbers).unwrap();
         assert_eq!(numbers, [0, 1, 0]);
+    }
+
+    #[test]
+    fn of_many_keys_those_of_few_groups_are_found() {
+        let (mut few, mut many, mut numbers) = (Groups::default(), Groups::default(), Vec::new());
+        let all = keys((0..20_000).map(|number| format!("key {number}")));
+        for followed in [0, 1, 3, 700] {
+            few.clear();
+            few.intern(&keys((0..followed).map(|number| format!("key {}", number * 17))), &mut numbers).unwrap();
+            many.intern(&all, &mut numbers).unwrap();
+            let mut known = Known::default();
+            few.known(&all, many.hashes(), &Marks::of(&few), &mut known);
+            assert!(known.rows.iter().copied().eq((0..followed).map(|number| number * 17)), "{followed}");
+            assert!(known.groups.iter().copied().eq(0..followed), "{followed}");
+        }
     }
 }

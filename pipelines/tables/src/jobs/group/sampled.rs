@@ -267,7 +267,7 @@ impl<'a> OfBlocks<'a> {
         let may_combine = grouping.values.is_empty() && followed.is_none();
         let follows = followed.is_some();
         if let Some(keys) = followed {
-            combiner.add_groups(&BinaryArray::from_iter_values(keys.iter()))?;
+            combiner.follow(&BinaryArray::from_iter_values(keys.iter()))?;
         }
         let kept = Reservation::none(budget);
         Ok(Self {
@@ -306,6 +306,7 @@ impl<'a> OfBlocks<'a> {
                 self.combines = false;
             }
             self.is_cut = true;
+            self.combiner.know();
         }
         if is_put_together { Ok(false) } else { collector.add(Kind::Rows, message) }
     }
