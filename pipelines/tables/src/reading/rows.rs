@@ -174,17 +174,17 @@ impl TableFile {
         if let Some(condition) = &self.condition {
             of_pages = pages::ranges(file, (split, rows), (condition, &self.folders_of_condition), &self.budget)?;
         }
-        let all = [0..rows];
-        let runs = if runs.is_empty() { &all } else { runs };
+        let all = 0..rows;
+        let runs = if runs.is_empty() { std::slice::from_ref(&all) } else { runs };
         let wanted = |run: &Range<u64>| match self.leaves_out {
             true => run.clone(),
             false => run.start.max(within.start).min(rows)..run.end.min(within.end).min(rows),
         };
         let wanted: Vec<Range<u64>> = runs.iter().map(wanted).collect();
-        if of_pages.is_none() && wanted == all {
+        if of_pages.is_none() && wanted.first() == Some(&all) {
             return Ok(None);
         }
-        let of_pages = of_pages.unwrap_or_else(|| all.to_vec());
+        let of_pages = of_pages.unwrap_or_else(|| Vec::from([all]));
         let (mut both, mut from) = (Vec::new(), 0);
         for run in wanted {
             // Pages that end before a run are of no later one either.
