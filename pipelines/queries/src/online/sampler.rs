@@ -162,11 +162,14 @@ impl Sampler for BySeed<'_> {
         let executors_per_node = u64::from(nodes.executors_per_node.max(1));
         let executors = u64::from(nodes.nodes.max(1)) * executors_per_node;
         let ends = ends(&seen, executors as usize);
-        // A look sees what is before it whatever comes first there, and a task reads blocks faster that lie side by side.
+        // A look sees what is before it whatever comes first there, and a task reads blocks faster that lie side by side. The first look chooses which groups are followed by what some tasks tell, so that each
+        // of these has blocks from everywhere.
+        let first = seen.front().copied().unwrap_or(order.len());
+        let of_first = ends.iter().copied().filter(|end| *end <= first);
         let mut from = 0;
-        for look in seen.iter().copied().chain([order.len()]) {
-            order[from..look].sort_unstable();
-            from = look;
+        for end in of_first.chain(seen.iter().copied().skip(1)).chain([order.len()]) {
+            order[from..end].sort_unstable();
+            from = end;
         }
         let per_group = memory_bytes(1, self.terms);
         let room = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;

@@ -190,7 +190,8 @@ impl TableFile {
             // Pages that end before a run are of no later one either.
             from += of_pages[from..].partition_point(|range| range.end <= run.start);
             let of_run = of_pages[from..].iter().take_while(|range| range.start < run.end);
-            both.extend(of_run.map(|range| range.start.max(run.start)..range.end.min(run.end)));
+            let of_both = of_run.map(|range| range.start.max(run.start)..range.end.min(run.end));
+            both.extend(of_both.filter(|range| !range.is_empty()));
         }
         Ok(Some(both))
     }

@@ -299,7 +299,7 @@ impl<'a> OfBlocks<'a> {
             true => self.combiner.add_known(message, None)?,
         }
         let is_put_together = self.combines;
-        if self.combiner.groups().len() > self.groups_max {
+        if !self.is_cut && self.combiner.groups().len() > self.groups_max {
             if self.combines {
                 // What comes from here on goes on as it is.
                 self.pass_on(collector)?;

@@ -44,6 +44,17 @@ impl LookedAt {
     pub(in crate::jobs) const FOR_GROUPS: Self = Self { batches: 8, rows: 4096 };
     /// The same where memory has room for partitions that are much larger than others.
     pub(in crate::jobs) const FOR_FEW_GROUPS: Self = Self { batches: 1, ..Self::FOR_GROUPS };
+
+    /// How many of so many splits are looked at: no more than have a batch that is, if all have as many.
+    fn splits(self, splits: usize, partitions: u32) -> usize {
+        let of_partition = SPLITS_PER_FILE.min(self.batches as usize);
+        splits.min(SPLITS_MIN.max(of_partition * partitions as usize))
+    }
+
+    /// One of so many batches is looked at, where there are so many in the splits that are.
+    fn every(self, batches: u64, partitions: u32) -> u64 {
+        (batches / (u64::from(partitions) * self.batches).max(BATCHES_MIN)).max(1)
+    }
 }
 
 /// The cut before a row of this key and, unless rows of one key come together, of this place.
@@ -97,14 +108,14 @@ pub(in crate::jobs) async fn sampled(
 ) -> Result<(Vec<Vec<u8>>, usize), JobError> {
     let read = (0..).zip(described.numbered_splits()).filter(|(_, (file, split))| !file.splits[*split].is_left_out);
     let splits: Vec<Piece> = read.map(|(before, (file, split))| Piece::new(file, split, before)).collect();
-    let count = splits.len().min(SPLITS_MIN.max(SPLITS_PER_FILE * partitions as usize));
+    let count = looked_at.splits(splits.len(), partitions);
     let pieces: Vec<Piece> = (0..count).map(|at| splits[at * splits.len() / count].clone()).collect();
     // What says how many rows it has is read column by column, and text as a whole: of many pieces of that the first rows stand for all.
     let are_read =
         |pieces: &[Piece]| count <= SPLITS_MIN || pieces.iter().all(|piece| piece.file.splits[0].state.is_none());
     let batches = |piece: &Piece| piece.file.splits[0].rows_about().div_ceil(BATCH_ROWS_MAX as u64).max(1);
     let all: u64 = pieces.iter().map(batches).sum();
-    let every = (all / (u64::from(partitions) * looked_at.batches).max(BATCHES_MIN)).max(1);
+    let every = looked_at.every(all, partitions);
     let wanted = (u64::from(partitions) * KEYS_PER_FILE).clamp(KEYS_MIN, KEYS_MAX.max(2 * u64::from(partitions)));
     let keys = (wanted * every).div_ceil(all.max(1)).max(1) as usize;
     let tasks = pieces.chunks(SPLITS_PER_TASK).map(|pieces| {
@@ -130,6 +141,20 @@ pub(in crate::jobs) async fn sampled(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_each_split_that_is_looked_at_some_batches_are() {
+        for looked_at in [LookedAt::FOR_FILES, LookedAt::FOR_GROUPS, LookedAt::FOR_FEW_GROUPS] {
+            for (splits, partitions) in [(2048, 512), (256, 64), (1028, 64), (512, 64), (120, 512), (31, 2), (5000, 2)]
+            {
+                for batches in [1, 2, 16] {
+                    let count = looked_at.splits(splits, partitions);
+                    let every = looked_at.every(batches * count as u64, partitions);
+                    assert!(every <= batches, "{looked_at:?}: one of {every} of {batches}, {splits}, {partitions}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_cut_stands_before_its_row_and_behind_those_before_it() {

@@ -127,7 +127,7 @@ impl ParquetFile {
         RowGroupRows::new(self, split, (columns.unwrap_or(&all), None), budget)
     }
 
-    /// As [`read`](Self::read), of those rows alone: ranges in order and apart from each other, none beyond the row group. Pages without one of them are passed over.
+    /// As [`read`](Self::read), of those rows alone: ranges in order, of which no two have a row and no batch has rows of two, none beyond the row group. Pages without one of them are passed over.
     pub(crate) fn read_ranges(
         self: &Arc<Self>,
         split: usize,

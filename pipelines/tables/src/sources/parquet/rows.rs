@@ -56,7 +56,7 @@ struct ColumnRows {
 }
 
 impl RowGroupRows {
-    /// Of a row group, those columns of the table, in that order. `ranges`: the rows that are read, in order and apart from each other; all of them where none are said.
+    /// Of a row group, those columns of the table, in that order. `ranges`: the rows that are read, in order, of which no two have a row; all of them where none are said.
     pub(super) fn new(
         file: &Arc<ParquetFile>,
         group: usize,
