@@ -2,6 +2,7 @@
 //! when to do harm.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -96,14 +97,15 @@ impl Events {
         self.0.iter().filter_map(move |event| Some((event, event["kind"].get(kind)?)))
     }
 
-    /// Tasks of a stage that are done. A stage is named without its job: `map` is `sort.map`, or `group.map`.
+    /// How many tasks of a stage are done. A stage is named without its job: `map` is `sort.map`, or `group.map`.
     pub(super) fn done(&self, stage: &str) -> usize {
-        self.of("TaskFinished").filter(|(_, it)| is_of(it, stage)).count()
+        self.tasks_done(stage).len()
     }
 
-    /// Tasks that were planned for a stage.
+    /// Tasks that were planned for a stage in the last run.
     fn planned(&self, stage: &str) -> u64 {
-        self.of("StagePlanned").filter(|(_, it)| is_of(it, stage)).filter_map(|(_, it)| it["tasks"].as_u64()).sum()
+        let planned = self.of_last_run().iter().filter_map(|event| event["kind"].get("StagePlanned"));
+        planned.filter(|it| is_of(it, stage)).filter_map(|it| it["tasks"].as_u64()).sum()
     }
 
     /// Whether so many hundredths of the tasks of a stage are done, some of them on `node`.
@@ -118,9 +120,33 @@ impl Events {
         self.of("TaskReplayed").count()
     }
 
-    /// Tasks of a stage that are done, by name.
-    pub(super) fn tasks_done(&self, stage: &str) -> std::collections::BTreeSet<String> {
-        self.of("TaskFinished").filter(|(_, it)| is_of(it, stage)).map(|(_, it)| it["task"].to_string()).collect()
+    /// Tasks of a stage that are done in the last run, by name: they have ended, or a run before has kept what they made. One that is to be done again is not done until it has ended once
+    /// more.
+    fn tasks_done(&self, stage: &str) -> BTreeSet<&str> {
+        let mut done = BTreeSet::new();
+        for kind in self.of_last_run().iter().map(|event| &event["kind"]) {
+            let (ended, replayed) = (kind.get("TaskFinished").or(kind.get("TaskResumed")), kind.get("TaskReplayed"));
+            let Some(it) = ended.or(replayed).filter(|it| is_of(it, stage)) else { continue };
+            let task = it["task"].as_str().unwrap_or_default();
+            if ended.is_some() {
+                done.insert(task);
+            } else {
+                done.remove(task);
+            }
+        }
+        done
+    }
+
+    /// Tasks of a stage that have ended, in any run, by name.
+    pub(super) fn tasks_finished(&self, stage: &str) -> BTreeSet<&str> {
+        let finished = self.of("TaskFinished").filter(|(_, it)| is_of(it, stage));
+        finished.filter_map(|(_, it)| it["task"].as_str()).collect()
+    }
+
+    /// Events since the job was begun last.
+    fn of_last_run(&self) -> &[Value] {
+        let begun = self.0.iter().rposition(|event| event["kind"].get("JobStarted").is_some());
+        &self.0[begun.unwrap_or(0)..]
     }
 
     /// Tasks that were done twice.
@@ -578,4 +604,46 @@ fn keep(log: &Path, earlier: &Path) -> Result<()> {
         std::io::copy(&mut said, &mut File::options().create(true).append(true).open(earlier)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_reduce(kind: &str, task: &str) -> Value {
+        json!({"node": "n1", "kind": {kind: {"stage": "sort.reduce", "task": task}}})
+    }
+
+    #[test]
+    fn work_is_left_while_a_task_that_was_done_is_to_be_done_again() {
+        let planned = json!({"node": "n1", "kind": {"StagePlanned": {"stage": "sort.reduce", "tasks": 2}}});
+        let mut events = Events(vec![planned, of_reduce("TaskFinished", "a")]);
+        assert!(events.work_is_left(), "of two tasks one is done");
+
+        events.0.extend([of_reduce("TaskReplayed", "a"), of_reduce("TaskFinished", "a")]);
+        assert!(events.work_is_left(), "a task that was done twice is one task");
+
+        events.0.push(of_reduce("TaskFinished", "b"));
+        assert!(!events.work_is_left(), "both are done");
+
+        events.0.push(of_reduce("TaskReplayed", "b"));
+        assert!(events.work_is_left(), "what the second one made is lost");
+    }
+
+    #[test]
+    fn of_a_job_that_is_begun_anew_work_is_left_until_its_last_run_has_done_all() {
+        let begins = || json!({"node": "n1", "kind": {"JobStarted": {"name": "sort"}}});
+        let planned = || json!({"node": "n1", "kind": {"StagePlanned": {"stage": "sort.reduce", "tasks": 2}}});
+        let mut events = Events(vec![begins(), planned(), of_reduce("TaskFinished", "a"), begins(), planned()]);
+        assert!(!events.are_done(50, "reduce", "n1") && events.work_is_left());
+
+        events.0.push(of_reduce("TaskResumed", "a"));
+        assert!(events.are_done(50, "reduce", "n1") && events.work_is_left(), "one was kept");
+        assert_eq!(events.tasks_finished("reduce").len(), 1);
+
+        events.0.push(of_reduce("TaskFinished", "b"));
+        assert!(events.are_done(100, "reduce", "n1") && !events.work_is_left());
+    }
 }

@@ -74,7 +74,7 @@ fn cut(ground: &Ground, stage: &str, percent: u64) -> Result<Outcome> {
 
 /// Partitions that were made before and after.
 fn made_again(before: &Events, after: &Events) -> usize {
-    before.tasks_done("reduce").intersection(&after.tasks_done("reduce")).count()
+    before.tasks_finished("reduce").intersection(&after.tasks_finished("reduce")).count()
 }
 
 pub(super) fn cut_among_maps(ground: &Ground) -> Result<Outcome> {
