@@ -6,6 +6,7 @@ use std::time::Duration;
 use exobus_bus::{JobChannel, Message};
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
@@ -299,6 +300,16 @@ async fn watch(
     }
 }
 
+/// The answer to `estimate`. Many may follow a job: the text of a look, which may be long, is put into the answer as it is.
+#[derive(Serialize)]
+struct Estimate<'a> {
+    job: String,
+    state: JobState,
+    last: u64,
+    snapshot: Option<&'a RawValue>,
+    over: bool,
+}
+
 /// What the result of a job looks like by now, when there is something after what was heard of, or the wait is over.
 async fn estimate(
     door: &Door,
@@ -319,9 +330,8 @@ async fn estimate(
         let new = news.and_then(|news| news.estimate);
         if new.is_some() || over || waiting.is_over() {
             let (last, snapshot) = new.map_or((request.after, None), |(number, text)| (number, Some(text)));
-            let snapshot = snapshot.and_then(|text| serde_json::from_str::<Value>(&text).ok());
-            let told = json!({ "job": job.to_string(), "state": record.state, "last": last, "snapshot": snapshot, "over": over });
-            return Ok(json_message(&told));
+            let snapshot = snapshot.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            return Ok(json_message(&Estimate { job: job.to_string(), state: record.state, last, snapshot, over }));
         }
         waiting.pause(is_queued).await;
     }
