@@ -67,6 +67,23 @@ impl WholeNumbers {
     }
 }
 
+/// A view of no more bytes has these in itself.
+const INLINE_MAX: usize = 12;
+
+/// Whether one of the bytes is zero.
+fn has_zero(bytes: &[u8]) -> bool {
+    // Some at a time without an end in between, so that it is done many bytes at once.
+    bytes.chunks(4096).any(|some| some.iter().fold(false, |has, byte| has | (*byte == 0)))
+}
+
+/// Whether one of the 16 bytes of a number is zero: to take one from each sets the highest bit of a byte that was zero, and those whose highest bit was set before are left out. What is borrowed may set that of a byte
+/// above one that is zero, and of none where there is no zero (Warren, "Hacker's Delight", section 6-1).
+#[inline]
+fn has_zero_byte(bytes: u128) -> bool {
+    const ONES: u128 = u128::MAX / 255;
+    bytes.wrapping_sub(ONES) & !bytes & (ONES << 7) != 0
+}
+
 /// Where the bytes of each row of a column of bytes or text are.
 #[derive(Clone, Debug)]
 pub(crate) enum ByteRanges {
@@ -121,7 +138,7 @@ impl ByteRanges {
             Self::View(views, buffers) => {
                 let (views, len) = (views.inner().as_slice(), views[row] as u32 as usize);
                 match len {
-                    0..=12 => &views[row * 16 + 4..row * 16 + 4 + len],
+                    0..=INLINE_MAX => &views[row * 16 + 4..row * 16 + 4 + len],
                     _ => {
                         let view = u128::from_le_bytes(views[row * 16..row * 16 + 16].try_into().expect("16 bytes"));
                         let (buffer, from) = ((view >> 64) as u32 as usize, (view >> 96) as usize);
@@ -135,17 +152,44 @@ impl ByteRanges {
 }
 
 impl ByteRanges {
-    /// The bytes of all rows, where these lie one behind the other, and of nothing else.
-    pub(crate) fn whole(&self) -> Option<&[u8]> {
+    /// Whether a byte of some row is zero, whatever is under nulls.
+    pub(crate) fn have_zeros(&self) -> bool {
         match self {
             Self::Small(offsets, values) => {
-                Some(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
+                has_zero(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
             }
             Self::Large(offsets, values) => {
-                Some(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
+                has_zero(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
             }
-            Self::View(..) => None,
-            Self::Fixed(_, values) => Some(values.as_slice()),
+            Self::View(views, _) => {
+                (0..).zip(views.iter()).any(|(row, view)| match *view as u32 as usize {
+                    // Zeros behind the bytes of a short one are none of its own.
+                    len @ 0..=INLINE_MAX => has_zero_byte(view >> 32 | u128::MAX << (8 * len)),
+                    _ => has_zero(self.get(row)),
+                })
+            }
+            Self::Fixed(_, values) => has_zero(values.as_slice()),
+        }
+    }
+
+    /// Adds how many bytes each row has, and so many more; what does not fit stays at the most that does.
+    pub(crate) fn add_lengths(&self, more: u32, lengths: &mut [u32]) {
+        let add = |(length, bytes): (&mut u32, u64)| {
+            let bytes = u32::try_from(bytes + u64::from(more)).unwrap_or(u32::MAX);
+            *length = length.saturating_add(bytes);
+        };
+        match self {
+            Self::Small(offsets, _) => {
+                let bytes = offsets.windows(2).map(|ends| (ends[1] - ends[0]) as u64);
+                lengths.iter_mut().zip(bytes).for_each(add);
+            }
+            Self::View(views, _) => {
+                let bytes = views.iter().map(|view| u64::from(*view as u32));
+                lengths.iter_mut().zip(bytes).for_each(add);
+            }
+            Self::Large(..) | Self::Fixed(..) => {
+                (0..).zip(lengths).for_each(|(row, length)| add((length, self.bytes_of(row) as u64)));
+            }
         }
     }
 
@@ -222,6 +266,40 @@ impl ElementRanges {
             Self::SmallView(offsets, sizes) => (offsets[row] as usize, sizes[row] as usize),
             Self::LargeView(offsets, sizes) => (offsets[row] as usize, sizes[row] as usize),
             Self::Fixed(size) => (row * size, *size),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, FixedSizeBinaryArray, LargeStringArray, StringArray, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn zeros_and_lengths_of_text_are_those_of_its_bytes_whatever_its_layout() {
+        for len in 0..40 {
+            for zero in std::iter::once(None).chain((0..len).map(Some)) {
+                let text: String = (0..len).map(|at| if Some(at) == zero { '\0' } else { 'x' }).collect();
+                let rows = ["", "short", &text, "a text of more than a dozen bytes"];
+                let fixed = FixedSizeBinaryArray::try_from_iter([text.as_bytes(); 4].into_iter()).unwrap();
+                let arrays: [ArrayRef; 4] = [
+                    Arc::new(StringArray::from(rows.to_vec())),
+                    Arc::new(LargeStringArray::from(rows.to_vec())),
+                    Arc::new(StringViewArray::from(rows.to_vec())),
+                    Arc::new(fixed),
+                ];
+                for array in arrays {
+                    let of_rows = ByteRanges::of(array.slice(1, 3).as_ref()).unwrap();
+                    assert_eq!(of_rows.have_zeros(), zero.is_some(), "{len}, {zero:?}, {}", array.data_type());
+                    let mut lengths = [0, 7, u32::MAX - 1];
+                    of_rows.add_lengths(3, &mut lengths);
+                    let wanted = [0, 1].map(|row| [0, 7][row] + 3 + of_rows.get(row).len() as u32);
+                    assert_eq!(lengths, [wanted[0], wanted[1], u32::MAX], "{}", array.data_type());
+                }
+            }
         }
     }
 }

@@ -18,6 +18,9 @@ pub(super) const MORE: u8 = 1;
 /// What stands behind the last one.
 pub(super) const END: u8 = 0;
 
+/// What stands behind a text.
+const TEXT_END: [u8; 2] = [0, 0];
+
 /// How a column goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
@@ -87,10 +90,7 @@ impl Cells {
         let mut values = CellValues::of(&array, data_type);
         // Bytes are looked at once; behind a dictionary or in a list there may be many that no row has.
         if let (CellValues::Bytes(ranges, may_have_zeros), false) = (&mut values, levels.iter().any(Level::is_places)) {
-            *may_have_zeros = match ranges.whole() {
-                Some(bytes) => has_zero(bytes),
-                None => (0..array.len()).any(|row| memchr::memchr(0, ranges.get(row)).is_some()),
-            };
+            *may_have_zeros = ranges.have_zeros();
         }
         Self { levels, values }
     }
@@ -121,10 +121,10 @@ impl Cells {
             CellValues::Null => 0,
             CellValues::Bits(_) => 1,
             CellValues::Numbers(_, width, _) | CellValues::Fixed(width, _) => *width as u64,
-            CellValues::Bytes(ranges, false) => ranges.bytes_of(row) as u64 + 2,
+            CellValues::Bytes(ranges, false) => (ranges.bytes_of(row) + TEXT_END.len()) as u64,
             CellValues::Bytes(ranges, true) => {
                 let bytes = ranges.get(row);
-                (bytes.len() + bytes.iter().filter(|byte| **byte == 0).count()) as u64 + 2
+                (bytes.len() + bytes.iter().filter(|byte| **byte == 0).count() + TEXT_END.len()) as u64
             }
             CellValues::Lists(ranges, elements) => {
                 let (from, len) = ranges.get(row);
@@ -144,6 +144,10 @@ impl Cells {
     /// Adds the bytes that each row takes to what columns before it take; what is more than 4 GiB stays at that.
     pub(super) fn add_lengths(&self, lengths: &mut [u32], path: &Path<'_>) -> Result<(), TableError> {
         let fixed = match (&self.values, self.levels.is_empty()) {
+            (CellValues::Bytes(ranges, false), true) => {
+                ranges.add_lengths(1 + TEXT_END.len() as u32, lengths);
+                return Ok(());
+            }
             (CellValues::Null, _) => Some(1),
             (CellValues::Bits(_), true) => Some(2),
             (CellValues::Numbers(_, width, _) | CellValues::Fixed(width, _), true) => Some(1 + *width as u32),
@@ -268,11 +272,6 @@ impl CellValues {
     }
 }
 
-fn has_zero(bytes: &[u8]) -> bool {
-    // Some at a time without an end in between, so that it is done many bytes at once.
-    bytes.chunks(4096).any(|some| some.iter().fold(false, |has, byte| has | (*byte == 0)))
-}
-
 #[inline]
 fn is_null(nulls: Option<&NullBuffer>, row: usize) -> bool {
     nulls.is_some_and(|nulls| nulls.is_null(row))
@@ -318,7 +317,7 @@ fn texts<'a>(
             false => {
                 out[at] = VALUE;
                 let at = turned(value(row), order, out, at + 1);
-                turned(&[0, 0], order, out, at)
+                turned(&TEXT_END, order, out, at)
             }
         } as u32;
     }
@@ -346,7 +345,7 @@ fn text(bytes: &[u8], order: Order, out: &mut [u8], mut at: usize) -> usize {
             }
         }
     }
-    turned(&[0, 0], order, out, at)
+    turned(&TEXT_END, order, out, at)
 }
 
 fn number(kind: Kind, width: usize, bytes: &Buffer, row: usize, order: Order, out: &mut [u8], at: usize) -> usize {

@@ -17,10 +17,10 @@ use arrow_select::filter::filter_record_batch;
 use exobus_shuffle::cuts::{Cuts, Finder};
 
 use super::combiner::Combiner;
-use super::groups::NONE;
+use super::groups::{Groups, NONE};
 use super::query::{Grouping, Kind, keys};
 use crate::TableError;
-use crate::block::{Gather, Pick};
+use crate::block::{Gather, Pick, ROWS_MAX};
 use crate::jobs::budget::Unordered;
 use crate::sources::{MemoryBudget, Reservation};
 
@@ -39,6 +39,8 @@ const OFTEN: u64 = 32;
 const OFTEN_MAX: usize = 1024;
 /// What a row takes that is passed on, beside its values and its key: where it goes, and where it stands.
 const ROW_BYTES: u64 = (size_of::<u32>() + size_of::<Pick>()) as u64;
+/// What a group takes while those that were collected are put in the order of their partitions: its partition, twice, and its number.
+const SORTED_BYTES: u64 = 3 * size_of::<u32>() as u64;
 
 /// See the module.
 pub(super) struct Collector<'a> {
@@ -51,6 +53,7 @@ pub(super) struct Collector<'a> {
     state: State,
     /// Messages that are passed on, by the numbers of their kinds.
     passed: Vec<Passed>,
+    budget: Arc<dyn MemoryBudget>,
     memory: Reservation,
 }
 
@@ -72,6 +75,13 @@ struct Passed {
     partitions: Vec<Vec<u32>>,
 }
 
+impl Passed {
+    fn push(&mut self, message: RecordBatch, partitions: Vec<u32>) {
+        self.partitions.push(partitions);
+        self.batches.push(message);
+    }
+}
+
 impl<'a> Collector<'a> {
     /// # Errors
     /// As of [`Combiner::new`].
@@ -88,6 +98,7 @@ impl<'a> Collector<'a> {
             entries_max: entries_max.max(ENTRIES_MIN),
             state: COLLECTING,
             passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
+            budget: budget.clone(),
             memory: Reservation::none(budget),
             grouping: grouping.clone(),
         })
@@ -156,18 +167,36 @@ impl<'a> Collector<'a> {
 
     /// Passes on what was collected, and forgets it but for the keys of these groups.
     fn flush(&mut self, but: &[u32]) -> Result<(), Unordered> {
-        for (kind, message) in self.combiner.messages()? {
-            let more = message.get_array_memory_size() as u64;
-            self.memory.resize(self.memory.bytes() + more)?;
-            self.keep(kind, message, |_| true)?;
+        let Self { combiner, finder, partitions, budget, memory, passed, .. } = self;
+        for (kind, groups) in combiner.kinds() {
+            let _sorted = Reservation::of(budget, SORTED_BYTES * groups.len() as u64)?;
+            // What is collected is read in no order here, and from its beginning to its end where it is written.
+            let (sorted, of_sorted) = by_partition(groups, finder, *partitions);
+            for (some, partitions) in sorted.chunks(ROWS_MAX).zip(of_sorted.chunks(ROWS_MAX)) {
+                let message = combiner.message(kind, some)?;
+                let more = message.get_array_memory_size() as u64 + ROW_BYTES * some.len() as u64;
+                memory.resize(memory.bytes() + more)?;
+                passed[kind.number()].push(message, partitions.to_vec());
+            }
         }
         self.combiner.clear(but)
+    }
+
+    /// The partition of each row of a message of which this is true; of the others [`NONE`].
+    fn partitions_of(&self, message: &RecordBatch, is_kept: impl Fn(usize) -> bool) -> Vec<u32> {
+        let keys = keys(message);
+        let partition = |row| match is_kept(row) {
+            true => self.finder.partition_of(keys.value(row)) as u32,
+            false => NONE,
+        };
+        (0..keys.len()).map(partition).collect()
     }
 
     fn pass_on(&mut self, kind: Kind, message: &RecordBatch, some_are_collected: bool) -> Result<(), Unordered> {
         // Values go on as they are: their keys are others than those of groups.
         if !some_are_collected || matches!(kind, Kind::Values(_)) {
-            return self.keep(kind, message.clone(), |_| true);
+            let partitions = self.partitions_of(message, |_| true);
+            return self.keep(kind, message.clone(), partitions);
         }
         let found = self.combiner.find(keys(message));
         let collected: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
@@ -175,22 +204,16 @@ impl<'a> Collector<'a> {
             let rows = filter_record_batch(message, &collected).map_err(TableError::from)?;
             self.combiner.add(kind, &rows)?;
         }
-        self.keep(kind, message.clone(), |row| !collected.value(row))
+        let partitions = self.partitions_of(message, |row| !collected.value(row));
+        self.keep(kind, message.clone(), partitions)
     }
 
-    /// Keeps the rows of a message of which this is true.
-    fn keep(&mut self, kind: Kind, message: RecordBatch, is_kept: impl Fn(usize) -> bool) -> Result<(), Unordered> {
+    /// Keeps a message whose rows go to these partitions, but for those that go to [`NONE`].
+    fn keep(&mut self, kind: Kind, message: RecordBatch, partitions: Vec<u32>) -> Result<(), Unordered> {
         let keys = keys(&message);
         let more = ROW_BYTES * keys.len() as u64 + if kind == Kind::Rows { keys.value_data().len() as u64 } else { 0 };
         self.memory.resize(self.memory.bytes() + more)?;
-        let partition = |row| match is_kept(row) {
-            true => self.finder.partition_of(keys.value(row)) as u32,
-            false => NONE,
-        };
-        let partitions = (0..keys.len()).map(partition).collect();
-        let passed = &mut self.passed[kind.number()];
-        passed.partitions.push(partitions);
-        passed.batches.push(message);
+        self.passed[kind.number()].push(message, partitions);
         Ok(())
     }
 
@@ -203,14 +226,9 @@ impl<'a> Collector<'a> {
         let partitions = self.partitions;
         let parts = |(layout, passed): (_, Passed)| {
             let gather = Gather::new(Arc::clone(layout), &passed.batches)?;
-            let mut ends = vec![0_usize; partitions];
-            let of_rows = || passed.partitions.iter().flatten().filter(|partition| **partition != NONE);
-            of_rows().for_each(|partition| ends[*partition as usize] += 1);
-            let mut next = 0;
-            for end in &mut ends {
-                next += std::mem::replace(end, next);
-            }
-            let mut picks = vec![Pick { batch: 0, row: 0 }; next];
+            let of_rows = passed.partitions.iter().flatten().copied().filter(|partition| *partition != NONE);
+            let (mut ends, rows) = begins(partitions, of_rows);
+            let mut picks = vec![Pick { batch: 0, row: 0 }; rows];
             for (batch, partitions) in (0..).zip(&passed.partitions) {
                 for (row, partition) in (0..).zip(partitions).filter(|(_, partition)| **partition != NONE) {
                     let end = &mut ends[*partition as usize];
@@ -223,6 +241,31 @@ impl<'a> Collector<'a> {
         let kinds = self.grouping.layouts.iter().zip(self.passed).map(parts).collect::<Result<_, TableError>>()?;
         Ok(Parts { kinds, _memory: self.memory })
     }
+}
+
+/// The numbers of groups in the order of the partitions of their keys, in each of these as they were met, and the partition of each.
+fn by_partition(groups: &Groups, finder: &Finder<'_>, partitions: usize) -> (Vec<u32>, Vec<u32>) {
+    let partition = |group| finder.partition_of(groups.key(group)) as u32;
+    let of_groups: Vec<u32> = (0..groups.len() as u32).map(partition).collect();
+    let (mut next, _) = begins(partitions, of_groups.iter().copied());
+    let (mut sorted, mut of_sorted) = (vec![0; of_groups.len()], vec![0; of_groups.len()]);
+    for (group, partition) in (0..).zip(of_groups) {
+        let place = &mut next[partition as usize];
+        (sorted[*place], of_sorted[*place]) = (group, partition);
+        *place += 1;
+    }
+    (sorted, of_sorted)
+}
+
+/// Where each partition begins among rows that have these partitions when they are put in the order of these, and how many rows there are.
+fn begins(partitions: usize, of_rows: impl Iterator<Item = u32>) -> (Vec<usize>, usize) {
+    let mut begins = vec![0; partitions];
+    of_rows.for_each(|partition| begins[partition as usize] += 1);
+    let mut next = 0;
+    for begin in &mut begins {
+        next += std::mem::replace(begin, next);
+    }
+    (begins, next)
 }
 
 /// Rows by the partitions to which they are passed on.
@@ -247,5 +290,73 @@ impl Parts {
         };
         let sources = self.kinds.iter().map(|kind| (&kind.gather, &kind.picks[of_kind(kind)]));
         sources.filter(|(_, picks)| !picks.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, Int64Array, StringArray};
+
+    use super::*;
+    use crate::aggregates::parse_list;
+    use crate::jobs::group::GroupQuery;
+    use crate::sources::FixedBudget;
+
+    /// Three rows of each group.
+    fn batch(groups: std::ops::Range<u64>) -> RecordBatch {
+        let rows = || groups.clone().flat_map(|group| [group; 3]);
+        let names = StringArray::from_iter_values(rows().map(|group| format!("{:05}", group * 7919 % 70_001)));
+        let numbers = Int64Array::from_iter_values(rows().map(|group| group as i64));
+        let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("number", Arc::new(numbers))];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    #[test]
+    fn each_partition_gets_its_groups_in_the_order_in_which_they_were_met() {
+        let aggregates = parse_list("sum(number)").unwrap();
+        let query = GroupQuery { by: vec!["name".to_owned()], aggregates, having: None, top: None };
+        let grouping = Arc::new(Grouping::new(&query, &batch(0..1).schema()).unwrap());
+        let key_of = |message: &RecordBatch, row: usize| keys(message).value(row).to_vec();
+        let first = grouping.rows(&batch(0..1), 0).unwrap();
+        let mut borders: Vec<_> = (1..9).map(|group| grouping.rows(&batch(group..group + 1), 0).unwrap()).collect();
+        // Nothing is before this one, and between these nothing.
+        borders.extend([first.clone(), first]);
+        let mut borders: Vec<_> = borders.iter().map(|message| key_of(message, 0)).collect();
+        borders.sort();
+        for cuts in [Cuts::new(Vec::new()).unwrap(), Cuts::new(borders).unwrap()] {
+            let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+            let mut collector = Collector::new(&grouping, &cuts, ENTRIES_MIN, &budget).unwrap();
+            let mut wanted = vec![Vec::new(); cuts.partitions()];
+            // More groups than are collected at a time, and than a message has.
+            for from in (0..70_000).step_by(1000) {
+                let message = grouping.rows(&batch(from..from + 1000), 0).unwrap();
+                assert!(!collector.add(Kind::Rows, &message).unwrap(), "all rows are collected");
+                for row in (0..message.num_rows()).step_by(3) {
+                    let key = key_of(&message, row);
+                    wanted[cuts.partition_of(&key)].push(key);
+                }
+            }
+            collector.flush(&[]).unwrap();
+            let messages = collector.passed[Kind::States.number()].batches.clone();
+            assert!(messages.len() > 2, "groups were passed on twice");
+            let parts = collector.finish().unwrap();
+            for (partition, wanted) in wanted.iter().enumerate() {
+                let picks = parts.of(partition).into_iter().flat_map(|(_, picks)| picks);
+                let found: Vec<_> =
+                    picks.map(|pick| key_of(&messages[pick.batch as usize], pick.row as usize)).collect();
+                assert!(found == *wanted, "partition {partition} of {}", cuts.partitions());
+            }
+            assert!(wanted.iter().filter(|wanted| wanted.is_empty()).count() < 3);
+        }
+    }
+
+    #[test]
+    fn without_rows_nothing_is_passed_on() {
+        let query = GroupQuery { by: vec!["name".to_owned()], aggregates: Vec::new(), having: None, top: None };
+        let grouping = Arc::new(Grouping::new(&query, &batch(0..1).schema()).unwrap());
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 20));
+        let cuts = Cuts::new(vec![b"m".to_vec()]).unwrap();
+        let parts = Collector::new(&grouping, &cuts, ENTRIES_MIN, &budget).unwrap().finish().unwrap();
+        assert!((0..cuts.partitions()).all(|partition| parts.of(partition).is_empty()));
     }
 }

@@ -216,27 +216,38 @@ impl Combiner {
     /// Groups as messages of states, and values as messages of these; nothing is forgotten.
     ///
     /// # Errors
-    /// What accumulators say; Arrow's.
+    /// As of [`message`](Self::message).
     pub(super) fn messages(&self) -> Result<Vec<(Kind, RecordBatch)>, TableError> {
-        let (mut messages, layouts) = (Vec::new(), &self.grouping.layouts);
-        let all: Vec<u32> = (0..self.groups().len() as u32).collect();
-        for some in all.chunks(ROWS_MAX) {
-            let rows = UInt64Array::from_iter_values(some.iter().map(|group| self.rows()[*group as usize]));
-            let mut columns: Vec<ArrayRef> = vec![Arc::new(self.groups().keys_of(some)), Arc::new(rows)];
-            for accumulator in &self.accumulators {
-                columns.extend(accumulator.states(some)?);
-            }
-            messages.push((Kind::States, RecordBatch::try_new(layouts[1].schema().clone(), columns)?));
-        }
-        for (column, values) in self.values.iter().enumerate() {
-            let (kind, all) = (Kind::Values(column), (0..values.groups.len() as u32).collect::<Vec<_>>());
+        let mut messages = Vec::new();
+        for (kind, groups) in self.kinds() {
+            let all: Vec<u32> = (0..groups.len() as u32).collect();
             for some in all.chunks(ROWS_MAX) {
-                let counts = UInt64Array::from_iter_values(some.iter().map(|group| values.counts[*group as usize]));
-                let columns: Vec<ArrayRef> = vec![Arc::new(values.groups.keys_of(some)), Arc::new(counts)];
-                messages.push((kind, RecordBatch::try_new(layouts[kind.number()].schema().clone(), columns)?));
+                messages.push((kind, self.message(kind, some)?));
             }
         }
         Ok(messages)
+    }
+
+    /// The kinds of messages that are made here, and whose keys those of each have: groups, and values of groups.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (Kind, &Groups)> {
+        let values = self.values.iter().enumerate().map(|(number, values)| (Kind::Values(number), &values.groups));
+        std::iter::once((Kind::States, self.groups())).chain(values)
+    }
+
+    /// Some groups, or values of groups, as a message of one of these kinds.
+    ///
+    /// # Errors
+    /// What accumulators say; Arrow's.
+    pub(super) fn message(&self, kind: Kind, some: &[u32]) -> Result<RecordBatch, TableError> {
+        let counted = if let Kind::Values(number) = kind { &self.values[number] } else { &self.groups };
+        let rows = UInt64Array::from_iter_values(some.iter().map(|group| counted.counts[*group as usize]));
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(counted.groups.keys_of(some)), Arc::new(rows)];
+        if kind == Kind::States {
+            for accumulator in &self.accumulators {
+                columns.extend(accumulator.states(some)?);
+            }
+        }
+        Ok(RecordBatch::try_new(self.grouping.layouts[kind.number()].schema().clone(), columns)?)
     }
 
     /// Forgets all groups but for the keys of these, which are of no row then.

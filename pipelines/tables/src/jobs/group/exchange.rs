@@ -34,7 +34,7 @@ pub(super) struct MapParams {
 }
 
 /// Rows of some splits, those of groups put together as far as that helps, as an object with a part for each partition; its second output says how many rows there were.
-#[task(name = "group.map", version = 3, deterministic = true)]
+#[task(name = "group.map", version = 4, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     map_pieces(context, params, None)
 }

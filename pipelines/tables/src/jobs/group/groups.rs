@@ -1,10 +1,10 @@
 //! Numbers of groups by their keys.
 //!
-//! A table of open addressing whose slots have 32 bits of the hash of a key and the number of its group; keys lie one behind the other beside it. Groups are numbered in the order in which they
-//! are met, so nothing that is made of them depends on hashes. Slots are asked for some rows ahead, and the keys that they lead to some rows later: where there are more groups than caches hold,
-//! several look-ups wait for memory at a time.
+//! A table of open addressing whose slots have 32 bits of the hash of a key and where that key is: keys lie one behind the other beside it, each behind the number of its group and its length, so
+//! that a look-up goes to two places. Groups are numbered in the order in which they are met, so nothing that is made of them depends on hashes. Slots are asked for some rows ahead, and the keys
+//! that they lead to some rows later: where there are more groups than caches hold, several look-ups wait for memory at a time.
 
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, Hasher as _};
 
 use arrow_array::{Array as _, BinaryArray};
 use arrow_buffer::OffsetBuffer;
@@ -19,16 +19,22 @@ pub(in crate::jobs) const NONE: u32 = u32::MAX;
 const AHEAD: usize = 16;
 /// Slots of a table at least.
 const SLOTS_MIN: usize = 1024;
+/// Bytes before a key: the number of its group, and how many bytes the key has.
+const HEADER_BYTES: usize = 8;
+/// Longer keys are compared by `memcmp`.
+const SHORT_BYTES: usize = 64;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::jobs) struct Groups {
     hasher: FixedState,
-    /// The hash above, one more than the number of the group below; 0: there is none. A power of two, twice as many as groups at least.
+    /// The upper half of a slot is the hash of a key, the lower half says where in `keys` that begins. 0 is a slot without a key: before each key is a header, so none begins at 0. A power of
+    /// two, twice as many as groups at least.
     slots: Vec<u64>,
+    /// Of each group its number, how many bytes its key has, and these.
     keys: Vec<u8>,
-    /// Where the key of each group ends.
-    ends: Vec<u32>,
+    /// Where the key of each group begins.
+    begins: Vec<u32>,
     /// Hashes of the keys of a batch.
     hashes: Vec<u32>,
 }
@@ -36,33 +42,57 @@ pub(in crate::jobs) struct Groups {
 impl Groups {
     /// How many there are.
     pub(in crate::jobs) fn len(&self) -> usize {
-        self.ends.len()
+        self.begins.len()
     }
 
     /// The key of a group.
     pub(in crate::jobs) fn key(&self, group: u32) -> &[u8] {
-        let from = if group == 0 { 0 } else { self.ends[group as usize - 1] };
-        &self.keys[from as usize..self.ends[group as usize] as usize]
+        self.key_at(self.begins[group as usize]).1
+    }
+
+    /// The group whose key begins here, and that key.
+    #[inline]
+    fn key_at(&self, begin: u32) -> (u32, &[u8]) {
+        let (header, keys) = self.keys[begin as usize - HEADER_BYTES..].split_at(HEADER_BYTES);
+        let header = u64::from_le_bytes(*header.first_chunk().expect("so many bytes"));
+        (header as u32, &keys[..(header >> 32) as usize])
+    }
+
+    /// Adds a group. Returns its number, and where its key begins.
+    fn push(&mut self, key: &[u8]) -> (u32, u32) {
+        let group = self.len() as u32;
+        self.keys.extend_from_slice(&(u64::from(group) | (key.len() as u64) << 32).to_le_bytes());
+        let begin = self.keys.len() as u32;
+        self.keys.extend_from_slice(key);
+        self.begins.push(begin);
+        (group, begin)
     }
 
     /// Keys of some groups.
     pub(in crate::jobs) fn keys_of(&self, groups: &[u32]) -> BinaryArray {
-        let lengths = groups.iter().map(|group| self.key(*group).len());
-        let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
-        let mut bytes = Vec::with_capacity(offsets.last().map_or(0, |end| *end as usize));
+        // As many bytes as keys have on average.
+        let all = (self.keys.len() - HEADER_BYTES * self.len()) as u64;
+        let about = (all * groups.len() as u64).div_ceil(self.len().max(1) as u64) as usize;
+        let mut bytes = Vec::with_capacity(about);
+        let mut offsets = Vec::with_capacity(groups.len() + 1);
+        offsets.push(0);
         for (at, group) in groups.iter().enumerate() {
             if let Some(group) = groups.get(at + AHEAD) {
-                prefetch(self.key(*group));
+                self.prefetch_key(self.begins[*group as usize], about / groups.len());
             }
             bytes.extend_from_slice(self.key(*group));
+            offsets.push(i32::try_from(bytes.len()).expect("keys of a message have less than 2 GiB"));
         }
-        BinaryArray::new(offsets, bytes.into(), None)
+        if bytes.capacity() > bytes.len() + bytes.len() / 8 {
+            bytes.shrink_to_fit();
+        }
+        BinaryArray::new(OffsetBuffer::new(offsets.into()), bytes.into(), None)
     }
 
     /// Bytes of memory that it takes.
     pub(in crate::jobs) fn bytes(&self) -> u64 {
         let bytes =
-            8 * self.slots.capacity() + self.keys.capacity() + 4 * (self.ends.capacity() + self.hashes.capacity());
+            8 * self.slots.capacity() + self.keys.capacity() + 4 * (self.begins.capacity() + self.hashes.capacity());
         bytes as u64
     }
 
@@ -74,35 +104,34 @@ impl Groups {
         };
         let slots = slots_of(self.len() + groups);
         let slots = if slots <= self.slots.len() { 8 * self.slots.len() } else { 8 * (self.slots.len() + slots) };
-        let keys = grown(self.keys.len(), key_bytes, self.keys.capacity(), 1);
-        let ends = grown(self.ends.len(), groups, self.ends.capacity(), 4);
-        (slots + keys + ends + grown(0, groups, self.hashes.capacity(), 4)) as u64
+        let keys = grown(self.keys.len(), key_bytes + groups * HEADER_BYTES, self.keys.capacity(), 1);
+        let begins = grown(self.begins.len(), groups, self.begins.capacity(), 4);
+        (slots + keys + begins + grown(0, groups, self.hashes.capacity(), 4)) as u64
     }
 
     /// The number of the group of each key, which is added where it is new. Keys have no nulls.
     ///
     /// # Errors
-    /// [`TableError::KeysTooLarge`]: all keys together take 4 GiB.
+    /// [`TableError::KeysTooLarge`]: all keys together, with 8 bytes for each of them, take 4 GiB.
     pub(in crate::jobs) fn intern(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) -> Result<(), TableError> {
-        if self.keys.len() + keys.value_data().len() > u32::MAX as usize || self.len() + keys.len() >= NONE as usize {
+        let key_bytes = keys.value_data().len() + keys.len() * HEADER_BYTES;
+        if self.keys.len() + key_bytes > u32::MAX as usize || self.len() + keys.len() >= NONE as usize {
             return Err(TableError::KeysTooLarge { rows: self.len() + keys.len() });
         }
         self.make_room(keys.len());
-        self.keys.reserve(keys.value_data().len());
-        self.ends.reserve(keys.len());
+        self.keys.reserve(key_bytes);
+        self.begins.reserve(keys.len());
         self.hash(keys);
         groups.clear();
         groups.reserve(keys.len());
         for row in 0..keys.len() {
-            self.ask(row);
+            self.ask(keys, row);
             let (hash, key) = (self.hashes[row], keys.value(row));
             groups.push(match self.place_of(hash, key) {
                 (_, Some(group)) => group,
                 (slot, None) => {
-                    let group = self.len() as u32;
-                    self.keys.extend_from_slice(key);
-                    self.ends.push(self.keys.len() as u32);
-                    self.slots[slot] = u64::from(hash) << 32 | u64::from(group + 1);
+                    let (group, begin) = self.push(key);
+                    self.slots[slot] = u64::from(hash) << 32 | u64::from(begin);
                     group
                 }
             });
@@ -117,7 +146,7 @@ impl Groups {
         groups.clear();
         groups.reserve(keys.len());
         for row in 0..keys.len() {
-            self.ask(row);
+            self.ask(keys, row);
             groups.push(self.place_of(self.hashes[row], keys.value(row)).1.unwrap_or(NONE));
         }
     }
@@ -148,26 +177,39 @@ impl Groups {
     pub(in crate::jobs) fn clear(&mut self) {
         self.slots.fill(0);
         self.keys.clear();
-        self.ends.clear();
+        self.begins.clear();
     }
 
     fn hash(&mut self, keys: &BinaryArray) {
+        let hash_of = |row| {
+            let mut hasher = self.hasher.build_hasher();
+            hasher.write(keys.value(row));
+            (hasher.finish() >> 32) as u32
+        };
         self.hashes.clear();
-        self.hashes.extend((0..keys.len()).map(|row| (self.hasher.hash_one(keys.value(row)) >> 32) as u32));
+        self.hashes.extend((0..keys.len()).map(hash_of));
     }
 
     /// Asks for the slot of a row that is looked at after some others, and for the key of the group that the slot of one before has.
     #[inline]
-    fn ask(&self, row: usize) {
+    fn ask(&self, keys: &BinaryArray, row: usize) {
         if let Some(hash) = self.hashes.get(row + 2 * AHEAD) {
             prefetch_value(&self.slots[self.first_slot(*hash)]);
         }
         if let Some(hash) = self.hashes.get(row + AHEAD) {
             let slot = self.slots[self.first_slot(*hash)];
             if slot != 0 && (slot >> 32) as u32 == *hash {
-                prefetch(self.key(slot as u32 - 1));
+                // A key that is the same is as long.
+                self.prefetch_key(slot as u32, keys.value_length(row + AHEAD) as usize);
             }
         }
+    }
+
+    /// Prefetches the key that begins here, of so many bytes, and what stands before it.
+    #[inline]
+    fn prefetch_key(&self, begin: u32, bytes: usize) {
+        let begin = begin as usize;
+        prefetch(&self.keys[begin - HEADER_BYTES..self.keys.len().min(begin + bytes)]);
     }
 
     #[inline]
@@ -184,9 +226,11 @@ impl Groups {
             if slot == 0 {
                 return (at, None);
             }
-            let group = slot as u32 - 1;
-            if (slot >> 32) as u32 == hash && self.key(group) == key {
-                return (at, Some(group));
+            if (slot >> 32) as u32 == hash {
+                let (group, known) = self.key_at(slot as u32);
+                if are_same(known, key) {
+                    return (at, Some(group));
+                }
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
@@ -266,6 +310,22 @@ impl Marks {
     }
 }
 
+/// Whether two keys are the same. Most are short: to call `memcmp` for them takes longer than to compare them here.
+#[inline]
+fn are_same(one: &[u8], other: &[u8]) -> bool {
+    match (one.last_chunk::<8>(), other.last_chunk::<8>()) {
+        // The last eight bytes cover what is behind the last whole word.
+        (Some(last), Some(of_other)) if one.len() <= SHORT_BYTES => {
+            one.len() == other.len() && words(one).eq(words(other)) && last == of_other
+        }
+        _ => one == other,
+    }
+}
+
+fn words(key: &[u8]) -> impl Iterator<Item = u64> {
+    key.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word))
+}
+
 /// How many slots so many groups have.
 fn slots_of(groups: usize) -> usize {
     (2 * groups).next_power_of_two().max(SLOTS_MIN)
@@ -306,6 +366,53 @@ mod tests {
         assert_eq!((groups.len(), &numbers[..]), (0, &[NONE][..]));
         groups.intern(&keys(["x".to_owned(), "y".to_owned(), "x".to_owned()]), &mut numbers).unwrap();
         assert_eq!(numbers, [0, 1, 0]);
+    }
+
+    #[test]
+    fn keys_of_any_length_are_told_apart_and_come_back_in_any_order() {
+        let mut groups = Groups::default();
+        let mut numbers = Vec::new();
+        groups.intern(&keys([String::new()]), &mut numbers).unwrap();
+        groups.find(&keys([String::new(), "x".to_owned()]), &mut numbers);
+        assert_eq!((&numbers[..], groups.key(0)), (&[0, NONE][..], &b""[..]));
+        groups.clear();
+        // The empty key comes in the middle, and once more in the end.
+        let texts: Vec<String> = [5, 0, 1, 200, 70, 64, 65, 7, 8, 9, 16, 24]
+            .into_iter()
+            .flat_map(|len| ["a", "b", "\0"].map(|text| text.repeat(len)))
+            .collect();
+        let mut distinct: Vec<String> = Vec::new();
+        for text in texts.iter().chain(&[String::new()]) {
+            groups.intern(&keys([text.clone()]), &mut numbers).unwrap();
+            let known = distinct.iter().position(|known| known == text);
+            assert_eq!(numbers, [known.unwrap_or(distinct.len()) as u32], "{text:?}");
+            if known.is_none() {
+                distinct.push(text.clone());
+            }
+        }
+        let backwards: Vec<u32> = (0..groups.len() as u32).rev().collect();
+        let found = groups.keys_of(&backwards);
+        assert!(found.iter().flatten().eq(distinct.iter().rev().map(String::as_bytes)));
+        assert!(groups.keys_of(&[]).is_empty());
+        let long = groups.keys_of(&[9; 100]);
+        assert_eq!(long.value_data().len(), 100 * groups.key(9).len());
+        assert!(long.get_buffer_memory_size() < 2 * (long.value_data().len() + 404));
+    }
+
+    #[test]
+    fn keys_are_the_same_where_all_their_bytes_are() {
+        let bytes: Vec<u8> = (0..80).collect();
+        for len in 0..bytes.len() {
+            let key = &bytes[..len];
+            let copy = key.to_vec();
+            assert!(are_same(key, &copy), "{len}");
+            assert!(!are_same(key, &bytes[..len + 1]) && !are_same(&bytes[..len + 1], key), "{len}");
+            for at in 0..len {
+                let mut other = key.to_vec();
+                other[at] ^= 1;
+                assert!(!are_same(key, &other), "{len}, {at}");
+            }
+        }
     }
 
     #[test]
