@@ -660,11 +660,16 @@ impl Futures {
         self.learned(Choice::Computed(number, noted));
     }
 
-    /// The number of the next listener, and what it hears by.
-    pub(super) fn begin_to_listen(&self) -> (u64, Listens) {
+    /// The number of the next listener.
+    pub(super) fn next_listener(&self) -> u64 {
         let number = self.0.listeners.get();
         self.0.listeners.set(number + 1);
-        (number, self.0.words.listen())
+        number
+    }
+
+    /// What people say from now on.
+    pub(super) fn words(&self) -> Listens {
+        self.0.words.listen()
     }
 
     /// What a listener was told next in the run that is replayed; `None` once live.

@@ -515,6 +515,26 @@ async fn who_listens_hears_words_and_a_program_that_is_run_again_hears_them_wher
     assert!(!words.say(Word::Enough), "nobody listens");
 }
 
+#[tokio::test]
+async fn a_program_that_is_run_again_reads_what_it_has_noted_before_anything_is_said() {
+    let world = World::new();
+    let words = Words::default();
+    let (first, _told) = world.told(Choices::default(), words.clone());
+    let (listener, notes) = (first.listen(), first.notes());
+    assert_eq!(notes.noted(), None);
+    notes.note(Word::Enough, 7);
+    assert_eq!(notes.noted(), None, "what this run has noted is not what an earlier one has");
+    assert_eq!(first.choices(), [Choice::Told(1, Word::Enough, 7)]);
+    drop(listener);
+    assert!(!words.say(Word::Enough), "notes are no listener");
+    let (again, _told) = world.told(Choices::replaying(first.choices()), Words::default());
+    let (listener, notes) = (again.listen(), again.notes());
+    assert_eq!(notes.noted(), Some((Word::Enough, 7)));
+    assert_eq!(notes.noted(), None);
+    let waits = tokio::time::timeout(Duration::from_millis(10), listener.hears(|| 8));
+    assert!(waits.await.is_err(), "a note is nothing that people have said");
+}
+
 /// Two computations, of which the first is over when the second is.
 async fn computes(futures: &Futures) -> (Result<u64, JobError>, Result<String, JobError>) {
     let (tell, told) = std::sync::mpsc::channel();

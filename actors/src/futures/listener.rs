@@ -1,4 +1,4 @@
-//! [`Listener`]: a program hears what people say to its job.
+//! [`Listener`]: a program hears what people say to its job; [`Notes`]: it keeps what it has decided itself.
 
 use std::cell::Cell;
 
@@ -20,8 +20,31 @@ pub struct Listener {
 impl Futures {
     /// Listens to what people say to the job from now on. A program makes its listeners in an order of its own.
     pub fn listen(&self) -> Listener {
-        let (number, listens) = self.begin_to_listen();
+        let (number, listens) = (self.next_listener(), self.words());
         Listener { futures: self.clone(), number, listens, last: Cell::new(None) }
+    }
+
+    /// Notes of the program for itself. A program makes them, and its listeners, in an order of its own.
+    pub fn notes(&self) -> Notes {
+        Notes { futures: self.clone(), number: self.next_listener() }
+    }
+}
+
+/// Words that a program says to itself: what it has decided because of when something came, and how far it was then. A program that is run again reads them at once, before what it decided by has come again.
+pub struct Notes {
+    futures: Futures,
+    number: u64,
+}
+
+impl Notes {
+    /// Notes a word, with a number that says how far the program is.
+    pub fn note(&self, word: Word, at: u64) {
+        self.futures.log_word(self.number, (word, at));
+    }
+
+    /// The next word that an earlier run of the program has noted, if there is one.
+    pub fn noted(&self) -> Option<(Word, u64)> {
+        self.futures.replayed_word(self.number)
     }
 }
 

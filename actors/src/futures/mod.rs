@@ -31,7 +31,7 @@ pub use home::Home;
 pub(crate) use home::OtherJobs;
 pub use keep::ResultFile;
 pub(crate) use keep::{KeepCall, KeepCalls};
-pub use listener::Listener;
+pub use listener::{Listener, Notes};
 pub use pushes::{Fold, Pushes};
 pub use queue::Teller;
 #[cfg(test)]
