@@ -148,7 +148,7 @@ pub enum TableError {
         data_type: DataType,
     },
     /// Keys of one batch are longer than can be counted.
-    #[error("the keys of {rows} rows take more than 4 GiB: take fewer rows at a time")]
+    #[error("the keys of {rows} rows take more than 4 GiB, with 8 bytes for each of them: take fewer rows at a time")]
     KeysTooLarge {
         /// How many rows.
         rows: usize,

@@ -25,7 +25,7 @@ pub struct FirstRows {
 }
 
 impl Look {
-    /// The first rows, as many at most. The schema is that of the files that were read: those behind them are not looked at.
+    /// The first rows, as many at most. Where columns are named, or computed, they are those of all files; else the schema is that of the files that were read, and those behind them are not looked at.
     ///
     /// # Errors
     /// What is wrong with these files, or with the columns and the condition that are said.
@@ -33,16 +33,22 @@ impl Look {
         let (mut unified, mut read, mut left, mut files_read) = (None, Vec::new(), count, 0);
         let (mut schema, mut is_all, mut listed_of) = (None, true, Vec::new());
         self.check_formats()?;
+        let of_all = self.names_columns().then(|| self.table()).transpose()?;
         for listed in &self.files {
             if left == 0 && schema.is_some() {
                 is_all = false;
                 break;
             }
             files_read += 1;
-            let options = self.typed(std::slice::from_ref(listed))?;
-            let (input, format) = self.input(listed)?;
-            self.unify(&mut unified, &options.opener().open(input, format, &self.budget)?)?;
-            let table = self.with_folders(unified.as_ref().expect("a file was added"))?;
+            let (options, table) = match &of_all {
+                Some((options, table)) => (options.clone(), table.clone()),
+                None => {
+                    let options = self.typed(std::slice::from_ref(listed))?;
+                    let (input, format) = self.input(listed)?;
+                    self.unify(&mut unified, &options.opener().open(input, format, &self.budget)?)?;
+                    (options, self.with_folders(unified.as_ref().expect("a file was added"))?)
+                }
+            };
             let reading = Reading::new(options, &table).map_err(|error| self.failed(error))?;
             let columns = reading.options.selected(&table, &[]).map_err(|error| self.failed(error))?;
             let columns = Arc::new(columns);

@@ -24,13 +24,16 @@ use crate::TableError;
 use crate::reading::{FileStatistics, ReadOptions, Reading, TableFile, TableReader};
 use crate::semantics::UnifiedSchema;
 use crate::sources::{
-    InputFile, InputFormat, ListedFile, MemoryBudget, MemoryDenied, Place, Source, SourceError, print_schema,
+    InputFile, InputFormat, ListedFile, MemoryBudget, MemoryDenied, Place, Source, SourceError, parse_schema,
+    print_schema,
 };
 
 /// Files of a table, in the order of their rows.
 pub struct Look {
     files: Vec<ListedFile>,
     options: ReadOptions,
+    /// The table, where somebody has looked at all files before.
+    known: Option<SchemaRef>,
     budget: Arc<dyn MemoryBudget>,
 }
 
@@ -56,7 +59,13 @@ impl Look {
             true => options.with_folders(paths.iter().map(|(path, below)| (path.as_path(), *below)))?,
             false => options,
         };
-        Ok(Self { files, options, budget })
+        Ok(Self { files, options, known: None, budget })
+    }
+
+    /// The same where it is known which columns the table of these files has: files are opened for their rows alone.
+    #[must_use]
+    pub fn of_table(self, table: SchemaRef) -> Self {
+        Self { known: Some(table), ..self }
     }
 
     /// Names and types of the columns of all files as one table, of those that are selected.
@@ -72,6 +81,9 @@ impl Look {
     /// The table of all files, which has all columns, and how they are read: with the types of all columns of text.
     fn table(&self) -> Result<(ReadOptions, SchemaRef), SourceError> {
         self.check_formats()?;
+        if let Some(table) = &self.known {
+            return Ok((self.typed_as(table)?, table.clone()));
+        }
         let options = self.typed(&self.files)?;
         let (mut unified, opener) = (None, options.opener());
         for file in &self.files {
@@ -111,6 +123,28 @@ impl Look {
         let types = self.options.types_of_text(&text, &self.budget)?;
         let schema = (!types.is_empty()).then(|| print_schema(types.iter().map(|(name, of)| (name.as_str(), of))));
         Ok(ReadOptions { schema, ..self.options.clone() })
+    }
+
+    /// The options with the types that columns of text have in a table.
+    fn typed_as(&self, table: &SchemaRef) -> Result<ReadOptions, SourceError> {
+        let mut formats = self.files.iter().map(|file| self.format(&file.location));
+        if !formats.any(|format| format.is_ok_and(InputFormat::is_text)) {
+            return Ok(self.options.clone());
+        }
+        let folders = self.options.folder_types()?;
+        let of_files = table.fields().iter().filter(|field| folders.iter().all(|(name, _)| name != field.name()));
+        // Columns of types that text does not have are those of other files.
+        let of_text = of_files.map(|field| (field.name().as_str(), field.data_type())).filter(|(name, data_type)| {
+            let said = parse_schema(&print_schema([(*name, *data_type)]));
+            said.is_ok_and(|said| matches!(&said[..], [(_, known)] if known == *data_type))
+        });
+        Ok(ReadOptions { schema: Some(print_schema(of_text)), ..self.options.clone() })
+    }
+
+    /// Whether it is said of columns what is done of them.
+    fn names_columns(&self) -> bool {
+        let ReadOptions { select, filter, computed, .. } = &self.options;
+        select.is_some() || filter.is_some() || computed.is_some()
     }
 
     /// Refuses records beside other formats.

@@ -155,6 +155,31 @@ impl Computed {
     }
 }
 
+/// What is computed of rows that are in memory, where nothing is looked up for them.
+pub struct ComputedRows(Computing);
+
+impl ComputedRows {
+    /// Of rows that have these columns.
+    ///
+    /// # Errors
+    /// [`TableError::NoComputation`]; a column that is not there.
+    pub fn new(computed: &Computed, table: &Schema) -> Result<Self, TableError> {
+        let columns = computed.read(table)?;
+        let (computation, beside) = (computed.bind(&columns)?, Beside::default());
+        Ok(Self(Computing { columns, computation, beside }))
+    }
+
+    /// Of each of these rows.
+    ///
+    /// # Errors
+    /// [`TableError::NotComputed`]: a value of which a column cannot be computed.
+    pub fn of(&self, rows: &RecordBatch) -> Result<RecordBatch, TableError> {
+        let columns = self.0.columns.fields().iter().map(|field| rows.schema_ref().index_of(field.name()));
+        let read = rows.project(&columns.collect::<Result<Vec<_>, _>>()?)?;
+        self.0.compute(&self.0.seen(&read)?)
+    }
+}
+
 /// A computation, and the columns of the table that it reads.
 pub(super) struct Computing {
     pub(super) columns: SchemaRef,

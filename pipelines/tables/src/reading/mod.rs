@@ -19,7 +19,7 @@ use arrow_schema::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-pub use self::computed::{Beside, Computation, Computed, DynComputation, Language};
+pub use self::computed::{Beside, Computation, Computed, ComputedRows, DynComputation, Language};
 pub(crate) use self::leaving_out::FileStatistics;
 pub(crate) use self::options::Opener;
 pub use self::options::ReadOptions;

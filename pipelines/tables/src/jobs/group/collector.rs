@@ -17,10 +17,10 @@ use arrow_select::filter::filter_record_batch;
 use exobus_shuffle::cuts::{Cuts, Finder};
 
 use super::combiner::Combiner;
-use super::groups::{Groups, NONE};
+use super::groups::NONE;
 use super::query::{Grouping, Kind, keys};
 use crate::TableError;
-use crate::block::{Gather, Pick, ROWS_MAX};
+use crate::block::{Gather, Pick};
 use crate::jobs::budget::Unordered;
 use crate::sources::{MemoryBudget, Reservation};
 
@@ -39,8 +39,6 @@ const OFTEN: u64 = 32;
 const OFTEN_MAX: usize = 1024;
 /// What a row takes that is passed on, beside its values and its key: where it goes, and where it stands.
 const ROW_BYTES: u64 = (size_of::<u32>() + size_of::<Pick>()) as u64;
-/// What a group takes while those that were collected are put in the order of their partitions: its partition, twice, and its number.
-const SORTED_BYTES: u64 = 3 * size_of::<u32>() as u64;
 
 /// See the module.
 pub(super) struct Collector<'a> {
@@ -53,7 +51,6 @@ pub(super) struct Collector<'a> {
     state: State,
     /// Messages that are passed on, by the numbers of their kinds.
     passed: Vec<Passed>,
-    budget: Arc<dyn MemoryBudget>,
     memory: Reservation,
 }
 
@@ -76,9 +73,19 @@ struct Passed {
 }
 
 impl Passed {
-    fn push(&mut self, message: RecordBatch, partitions: Vec<u32>) {
+    /// Keeps a message whose rows go to these partitions, but for those that go to [`NONE`]. `more`: the bytes of memory that it takes and
+    /// nobody else accounts for.
+    fn keep(
+        &mut self,
+        memory: &mut Reservation,
+        message: RecordBatch,
+        partitions: Vec<u32>,
+        more: u64,
+    ) -> Result<(), Unordered> {
+        memory.resize(memory.bytes() + more + ROW_BYTES * partitions.len() as u64)?;
         self.partitions.push(partitions);
         self.batches.push(message);
+        Ok(())
     }
 }
 
@@ -98,7 +105,6 @@ impl<'a> Collector<'a> {
             entries_max: entries_max.max(ENTRIES_MIN),
             state: COLLECTING,
             passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
-            budget: budget.clone(),
             memory: Reservation::none(budget),
             grouping: grouping.clone(),
         })
@@ -167,54 +173,32 @@ impl<'a> Collector<'a> {
 
     /// Passes on what was collected, and forgets it but for the keys of these groups.
     fn flush(&mut self, but: &[u32]) -> Result<(), Unordered> {
-        let Self { combiner, finder, partitions, budget, memory, passed, .. } = self;
-        for (kind, groups) in combiner.kinds() {
-            let _sorted = Reservation::of(budget, SORTED_BYTES * groups.len() as u64)?;
-            // What is collected is read in no order here, and from its beginning to its end where it is written.
-            let (sorted, of_sorted) = by_partition(groups, finder, *partitions);
-            for (some, partitions) in sorted.chunks(ROWS_MAX).zip(of_sorted.chunks(ROWS_MAX)) {
-                let message = combiner.message(kind, some)?;
-                let more = message.get_array_memory_size() as u64 + ROW_BYTES * some.len() as u64;
-                memory.resize(memory.bytes() + more)?;
-                passed[kind.number()].push(message, partitions.to_vec());
-            }
+        let Self { combiner, finder, memory, passed, .. } = self;
+        for message in combiner.messages() {
+            let (kind, message) = message?;
+            let partitions = partitions_of(finder, &message, |_| true);
+            let more = message.get_array_memory_size() as u64;
+            passed[kind.number()].keep(memory, message, partitions, more)?;
         }
         self.combiner.clear(but)
     }
 
-    /// The partition of each row of a message of which this is true; of the others [`NONE`].
-    fn partitions_of(&self, message: &RecordBatch, is_kept: impl Fn(usize) -> bool) -> Vec<u32> {
-        let keys = keys(message);
-        let partition = |row| match is_kept(row) {
-            true => self.finder.partition_of(keys.value(row)) as u32,
-            false => NONE,
-        };
-        (0..keys.len()).map(partition).collect()
-    }
-
     fn pass_on(&mut self, kind: Kind, message: &RecordBatch, some_are_collected: bool) -> Result<(), Unordered> {
         // Values go on as they are: their keys are others than those of groups.
-        if !some_are_collected || matches!(kind, Kind::Values(_)) {
-            let partitions = self.partitions_of(message, |_| true);
-            return self.keep(kind, message.clone(), partitions);
-        }
-        let found = self.combiner.find(keys(message));
-        let collected: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
-        if collected.true_count() > 0 {
-            let rows = filter_record_batch(message, &collected).map_err(TableError::from)?;
-            self.combiner.add(kind, &rows)?;
-        }
-        let partitions = self.partitions_of(message, |row| !collected.value(row));
-        self.keep(kind, message.clone(), partitions)
-    }
-
-    /// Keeps a message whose rows go to these partitions, but for those that go to [`NONE`].
-    fn keep(&mut self, kind: Kind, message: RecordBatch, partitions: Vec<u32>) -> Result<(), Unordered> {
-        let keys = keys(&message);
-        let more = ROW_BYTES * keys.len() as u64 + if kind == Kind::Rows { keys.value_data().len() as u64 } else { 0 };
-        self.memory.resize(self.memory.bytes() + more)?;
-        self.passed[kind.number()].push(message, partitions);
-        Ok(())
+        let partitions = if !some_are_collected || matches!(kind, Kind::Values(_)) {
+            partitions_of(&self.finder, message, |_| true)
+        } else {
+            let found = self.combiner.find(keys(message));
+            let collected: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
+            if collected.true_count() > 0 {
+                let rows = filter_record_batch(message, &collected).map_err(TableError::from)?;
+                self.combiner.add(kind, &rows)?;
+            }
+            partitions_of(&self.finder, message, |row| !collected.value(row))
+        };
+        // Columns of rows are those of the table, whose memory is accounted for where they are read; their keys were made here.
+        let more = if kind == Kind::Rows { keys(message).value_data().len() as u64 } else { 0 };
+        self.passed[kind.number()].keep(&mut self.memory, message.clone(), partitions, more)
     }
 
     /// All that is passed on, by partitions.
@@ -243,18 +227,14 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// The numbers of groups in the order of the partitions of their keys, in each of these as they were met, and the partition of each.
-fn by_partition(groups: &Groups, finder: &Finder<'_>, partitions: usize) -> (Vec<u32>, Vec<u32>) {
-    let partition = |group| finder.partition_of(groups.key(group)) as u32;
-    let of_groups: Vec<u32> = (0..groups.len() as u32).map(partition).collect();
-    let (mut next, _) = begins(partitions, of_groups.iter().copied());
-    let (mut sorted, mut of_sorted) = (vec![0; of_groups.len()], vec![0; of_groups.len()]);
-    for (group, partition) in (0..).zip(of_groups) {
-        let place = &mut next[partition as usize];
-        (sorted[*place], of_sorted[*place]) = (group, partition);
-        *place += 1;
-    }
-    (sorted, of_sorted)
+/// The partition of each row of a message of which this is true; of the others [`NONE`].
+fn partitions_of(finder: &Finder<'_>, message: &RecordBatch, is_kept: impl Fn(usize) -> bool) -> Vec<u32> {
+    let keys = keys(message);
+    let partition = |row| match is_kept(row) {
+        true => finder.partition_of(keys.value(row)) as u32,
+        false => NONE,
+    };
+    (0..keys.len()).map(partition).collect()
 }
 
 /// Where each partition begins among rows that have these partitions when they are put in the order of these, and how many rows there are.

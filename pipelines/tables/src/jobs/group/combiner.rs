@@ -213,33 +213,23 @@ impl Combiner {
         Ok(self.values[number].add(keys, rows)?)
     }
 
-    /// Groups as messages of states, and values as messages of these; nothing is forgotten.
-    ///
-    /// # Errors
-    /// As of [`message`](Self::message).
-    pub(super) fn messages(&self) -> Result<Vec<(Kind, RecordBatch)>, TableError> {
-        let mut messages = Vec::new();
-        for (kind, groups) in self.kinds() {
-            let all: Vec<u32> = (0..groups.len() as u32).collect();
-            for some in all.chunks(ROWS_MAX) {
-                messages.push((kind, self.message(kind, some)?));
-            }
-        }
-        Ok(messages)
-    }
-
-    /// The kinds of messages that are made here, and whose keys those of each have: groups, and values of groups.
-    pub(super) fn kinds(&self) -> impl Iterator<Item = (Kind, &Groups)> {
-        let values = self.values.iter().enumerate().map(|(number, values)| (Kind::Values(number), &values.groups));
-        std::iter::once((Kind::States, self.groups())).chain(values)
-    }
-
-    /// Some groups, or values of groups, as a message of one of these kinds.
+    /// Groups as messages of states, and values as messages of these, one at a time; nothing is forgotten.
     ///
     /// # Errors
     /// What accumulators say; Arrow's.
-    pub(super) fn message(&self, kind: Kind, some: &[u32]) -> Result<RecordBatch, TableError> {
-        let counted = if let Kind::Values(number) = kind { &self.values[number] } else { &self.groups };
+    pub(super) fn messages(&self) -> impl Iterator<Item = Result<(Kind, RecordBatch), TableError>> {
+        let values = self.values.iter().enumerate().map(|(number, values)| (Kind::Values(number), values));
+        std::iter::once((Kind::States, &self.groups)).chain(values).flat_map(move |(kind, counted)| {
+            let groups = counted.groups.len();
+            (0..groups).step_by(ROWS_MAX).map(move |from| {
+                let some: Vec<u32> = (from as u32..groups.min(from + ROWS_MAX) as u32).collect();
+                Ok((kind, self.message(kind, counted, &some)?))
+            })
+        })
+    }
+
+    /// Some of what was counted as a message of one of these kinds.
+    fn message(&self, kind: Kind, counted: &Counted, some: &[u32]) -> Result<RecordBatch, TableError> {
         let rows = UInt64Array::from_iter_values(some.iter().map(|group| counted.counts[*group as usize]));
         let mut columns: Vec<ArrayRef> = vec![Arc::new(counted.groups.keys_of(some)), Arc::new(rows)];
         if kind == Kind::States {
@@ -352,7 +342,7 @@ mod tests {
             assert_eq!(of_rows.add(Kind::Rows, &rows).unwrap(), 1000);
             assert!(of_rows.bytes() <= asked.0.lock().unwrap().1);
         }
-        messages.extend(of_rows.messages().unwrap());
+        messages.extend(of_rows.messages().map(Result::unwrap));
         assert_eq!((of_rows.groups().len(), of_rows.entries()), (7, 50_007));
         drop(of_rows);
 

@@ -333,7 +333,8 @@ impl<'a> OfBlocks<'a> {
 
     /// Passes on what was put together.
     fn pass_on(&mut self, collector: &mut Collector<'_>) -> Result<(), Unordered> {
-        for (kind, message) in self.combiner.messages()? {
+        for message in self.combiner.messages() {
+            let (kind, message) = message?;
             if collector.add(kind, &message)? {
                 self.kept.resize(self.kept.bytes() + message.get_array_memory_size() as u64)?;
             }
