@@ -4,7 +4,11 @@ use console::Term;
 use exobus_queries::snapshot::Snapshot;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{Progress, Stage, estimates::snapshot_table, text};
+use super::{
+    Progress, Stage,
+    estimates::{notes, snapshot_table},
+    text,
+};
 use crate::logging;
 
 /// Cells of a bar at most, and at least: where there is room for fewer there is none.
@@ -48,7 +52,7 @@ impl Bars {
         let cells = usize::from(columns).saturating_sub(1);
         let hint = if hint.is_empty() { String::new() } else { format!("\n{}", fitting(hint, cells)) };
         // Head, line below it, what it says of all, what can be done, and the bars themselves.
-        let groups = usize::from(rows).saturating_sub(self.stages.len() + 7);
+        let groups = usize::from(rows).saturating_sub(self.stages.len() + 7 + notes(known).len());
         let table = snapshot_table(known, groups, Some(cells));
         let result = self.result.get_or_insert_with(|| {
             let style = ProgressStyle::with_template("{msg}").expect("templates are literals of this file");
@@ -129,7 +133,7 @@ fn bar(done: u64, all: u64, cells: usize) -> String {
 }
 
 /// What does not fit ends in dots.
-fn fitting(text: &str, cells: usize) -> String {
+pub(super) fn fitting(text: &str, cells: usize) -> String {
     if text.chars().count() <= cells {
         return text.to_owned();
     }

@@ -4,6 +4,7 @@ use exobus_queries::snapshot::{ShownGroup, ShownKind, ShownValue, Snapshot};
 use exobus_tables::look::Value;
 use serde_json::Value as Json;
 
+use super::bars::fitting;
 use super::table::{DrawnColumn, DrawnTable};
 use super::text::{count, counted};
 
@@ -31,7 +32,7 @@ impl Estimates {
         let largest = largest_error(snapshot);
         self.errors.extend(largest);
         let known = match largest {
-            largest if snapshot.is_final || largest == Some(0.0) => "exact".to_owned(),
+            _ if snapshot.is_final => "exact".to_owned(),
             Some(error) => format!("± {:.2} % at most {}", 100.0 * error, self.drawn()),
             None => "no bounds yet".to_owned(),
         };
@@ -49,10 +50,24 @@ impl Estimates {
     }
 }
 
-/// The largest error of the groups that are shown, as a part of its value; `None`: there are no bounds.
+/// The largest error of the groups that are shown, as a part of its value; `None`: there are no bounds. Values that are exact count where there are no others.
 pub fn largest_error(snapshot: &Snapshot) -> Option<f64> {
-    let errors = snapshot.groups.iter().flat_map(|group| &group.values).filter_map(ShownValue::relative_error);
-    errors.reduce(f64::max)
+    let values = || snapshot.groups.iter().flat_map(|group| &group.values);
+    let mut estimated = values().filter(|value| value.kind != Some(ShownKind::Exact)).peekable();
+    match estimated.peek() {
+        None => values().next().map(|_| 0.0),
+        Some(_) => estimated.filter_map(ShownValue::relative_error).reduce(f64::max),
+    }
+}
+
+/// What is said below the groups before everything was read: whether others may be shown in the end, and where others may be that nobody has met.
+pub(super) fn notes(snapshot: &Snapshot) -> Vec<String> {
+    let Snapshot { is_final, blocks, unmet_blocks, chosen_by_estimates, .. } = snapshot;
+    let chosen = chosen_by_estimates.then(|| "which groups are shown follows from estimates".to_owned());
+    let unmet = unmet_blocks.filter(|unmet| *unmet > 0).map(|unmet| {
+        format!("a group of which no row was read is in {} of {} blocks at most", count(unmet), count(*blocks))
+    });
+    chosen.into_iter().chain(unmet).filter(|_| !is_final).collect()
 }
 
 /// The groups as a table, the first `most` of them; within so many columns of a terminal.
@@ -89,11 +104,11 @@ pub fn snapshot_table(snapshot: &Snapshot, most: usize, width: Option<usize>) ->
         }
         cells
     };
-    let table = DrawnTable::new(columns, groups.iter().map(row).collect()).drawn(width);
-    match snapshot.groups_seen.saturating_sub(groups.len() as u64) {
-        0 => table,
-        more => format!("{table}\nand {}", counted(more, "other group")),
-    }
+    let mut lines = vec![DrawnTable::new(columns, groups.iter().map(row).collect()).drawn(width)];
+    let more = snapshot.groups_seen.saturating_sub(groups.len() as u64);
+    lines.extend((more > 0).then(|| format!("and {}", counted(more, "other group"))));
+    lines.extend(notes(snapshot).iter().map(|note| fitting(note, width.unwrap_or(usize::MAX))));
+    lines.join("\n")
 }
 
 /// A value, and how well it is known.
@@ -221,5 +236,41 @@ and 5 other groups";
         let decimal = snapshot(vec![("oslo", vec![value(json!("0.10"), None, Some(ShownKind::Exact))])]);
         let all = Snapshot { is_final: true, blocks_seen: 800, ..decimal };
         assert_eq!(estimates.line(&all), "all blocks (100.0 %), 6 groups, exact");
+    }
+
+    #[test]
+    fn nothing_is_exact_before_everything_was_read_but_what_is_known() {
+        let known = || value(json!(800), Some((800.0, 800.0)), Some(ShownKind::Exact));
+        let line = |values: Vec<ShownValue>| {
+            let snapshot = snapshot(vec![("oslo", values)]);
+            (Estimates::default().line(&snapshot), snapshot_table(&snapshot, 10, None))
+        };
+        let (said, drawn) = line(vec![known(), value(json!(0.0), None, None)]);
+        assert!(said.ends_with("no bounds yet") && drawn.contains("│ 800 │ about 0"), "{said}\n{drawn}");
+        let bounds = |half: f64| value(json!(2.0), Some((2.0 - half, 2.0 + half)), Some(ShownKind::Guaranteed));
+        let (said, _) = line(vec![known(), bounds(0.1)]);
+        assert!(said.ends_with("± 5.00 % at most █"), "{said}");
+        let (said, drawn) = line(vec![known(), bounds(0.0)]);
+        assert!(said.contains("± 0.00 % at most") && drawn.contains("± 0.00 %"), "{said}\n{drawn}");
+        assert_eq!(largest_error(&snapshot(vec![("oslo", vec![known()])])), Some(0.0));
+        assert_eq!(largest_error(&snapshot(Vec::new())), None);
+    }
+
+    #[test]
+    fn what_may_change_until_the_end_is_said_below_the_groups() {
+        let bounded = value(json!(7.0), Some((6.0, 8.0)), Some(ShownKind::Approximate));
+        let look = |unmet_blocks, chosen_by_estimates| Snapshot {
+            unmet_blocks,
+            chosen_by_estimates,
+            ..snapshot(vec![("oslo", vec![bounded.clone(), value(Json::Null, None, None)])])
+        };
+        let both = look(Some(12), true);
+        let chosen = "which groups are shown follows from estimates";
+        assert_eq!(notes(&both), [chosen, "a group of which no row was read is in 12 of 800 blocks at most"]);
+        let drawn = snapshot_table(&both, 10, Some(30));
+        let below: Vec<&str> = drawn.lines().skip_while(|line| !line.starts_with("and 5 other groups")).collect();
+        assert_eq!(below, ["and 5 other groups", "which groups are shown follow…", "a group of which no row was r…"]);
+        assert!(notes(&look(Some(0), false)).is_empty() && notes(&look(None, false)).is_empty());
+        assert!(notes(&Snapshot { is_final: true, ..both }).is_empty());
     }
 }

@@ -1,8 +1,12 @@
 //! What people are shown of a query that answers early: a line of JSON for each look.
 //!
-//! `{"snapshot": 3, "final": false, "seconds": 0.8, "rows_seen": 81920, "blocks_seen": 12, "blocks": 800, "bytes_seen": 1000000, "columns": ["city", "sum(price)"], "groups_seen": 7, "unmet_blocks": 12, "groups": [{"key": ["Oslo"],
-//! "values": [{"estimate": 12.5, "low": 11.0, "high": 14.0, "kind": "approximate", "level": 0.996, "reason": null}]}]}`: keys and values in the order of `columns`, first those of the key. A value
-//! without bounds has nulls there, and says why. One that is no number (`min` of a text) has `kind` `"exact"` when all was read, and is null before.
+//! `{"snapshot": 3, "final": false, "seconds": 0.8, "rows_seen": 81920, "blocks_seen": 12, "blocks": 800, "seed": 7, "bytes_seen": 1000000, "columns": ["city", "sum(price)"], "groups_seen": 7, "unmet_blocks": 12,
+//! "chosen_by_estimates": true, "groups": [{"key": ["Oslo"], "values": [{"estimate": 12.5, "low": 11.0, "high": 14.0, "kind": "approximate", "level": 0.996, "reason": null}]}]}`: keys and values in the order of `columns`, first those of the key. A value
+//! without bounds has nulls there, and says why. One that is no number (`min` of a text) has `kind` `"exact"` when all was read, and is null before. A value that is known without reading (`count(*)` of all rows of files that say
+//! how many they have) is exact from the first look on.
+//!
+//! What a query does with groups when they are known (conditions of groups, the first ones in some order) is done with estimates until then: `chosen_by_estimates` says that other groups may be shown in the end. It is left
+//! out where it is false.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,7 +35,10 @@ pub struct Snapshot {
     pub blocks_seen: u64,
     /// How many there are.
     pub blocks: u64,
-    /// Bytes of files that were read.
+    /// The seed from which that order follows.
+    #[serde(default)]
+    pub seed: u64,
+    /// Bytes that the values of these blocks take, decoded, about: by what files say of their sizes.
     pub bytes_seen: u64,
     /// Names of the columns: of the key, then of values.
     pub columns: Vec<String>,
@@ -39,6 +46,9 @@ pub struct Snapshot {
     pub groups_seen: u64,
     /// A group that no block has that was read is in so many blocks at most (hypergeometric), with the level of the look; null: nobody knows.
     pub unmet_blocks: Option<u64>,
+    /// Which groups are shown follows from estimates: they had to meet a condition or to be among the first, or there are more than are shown or followed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chosen_by_estimates: bool,
     /// The groups that are shown.
     pub groups: Vec<ShownGroup>,
     /// Why the query has stopped behind this look, which is shown again with this: it is kept, and waits for who has it go on.
@@ -76,7 +86,7 @@ pub struct ShownValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShownKind {
-    /// All was read.
+    /// It is known: all was read, or it does not depend on that.
     Exact,
     /// See [`Kind::Guaranteed`].
     Guaranteed,
@@ -91,7 +101,7 @@ impl ShownValue {
         relative_error(self.estimate.as_f64()?, (high - low) / 2.0)
     }
 
-    /// A value that is known: all was read.
+    /// A value that is known, as all was read.
     pub fn exact(value: Value) -> Self {
         let number = value.as_f64();
         Self {
@@ -123,9 +133,16 @@ impl From<&Estimate> for ShownValue {
         });
         let why = bounds.err();
         let bounds = bounds.ok();
+        let is_whole = |value: f64| value.fract() == 0.0 && value.abs() < 2_f64.powi(53);
         Self {
-            // NaN and infinities are null.
-            estimate: Value::from(estimate.value),
+            estimate: match estimate.value {
+                // What is known is shown as it is.
+                value if bounds.is_some_and(|bounds| bounds.are_exact()) && is_whole(value) => {
+                    Value::from(value as i64)
+                }
+                // NaN and infinities are null.
+                value => Value::from(value),
+            },
             low: bounds.map(|bounds| bounds.low),
             high: bounds.map(|bounds| bounds.high),
             kind: bounds.map(kind),
@@ -154,6 +171,7 @@ mod tests {
             rows_seen: 81_920,
             blocks_seen: 12,
             blocks: 800,
+            seed: 7,
             bytes_seen: 1_000_000,
             columns: ["city", "zone", "sum(price)", "avg(price)"].map(str::to_owned).to_vec(),
             groups_seen: 7,
@@ -163,7 +181,7 @@ mod tests {
         };
         let line = serde_json::to_string(&snapshot).unwrap();
         let expected = json!({
-            "snapshot": 3, "final": false, "seconds": 0.8, "rows_seen": 81_920, "blocks_seen": 12, "blocks": 800, "bytes_seen": 1_000_000,
+            "snapshot": 3, "final": false, "seconds": 0.8, "rows_seen": 81_920, "blocks_seen": 12, "blocks": 800, "seed": 7, "bytes_seen": 1_000_000,
             "columns": ["city", "zone", "sum(price)", "avg(price)"],
             "groups_seen": 7,
             "unmet_blocks": 12,
@@ -179,12 +197,23 @@ mod tests {
     }
 
     #[test]
+    fn that_estimates_have_chosen_the_groups_is_said_where_it_is_so() {
+        let line = |chosen_by_estimates| {
+            let snapshot = Snapshot { chosen_by_estimates, ..Snapshot::default() };
+            let line = serde_json::to_string(&snapshot).unwrap();
+            assert_eq!(serde_json::from_str::<Snapshot>(&line).unwrap(), snapshot);
+            line
+        };
+        assert!(line(true).contains(r#""chosen_by_estimates":true"#) && !line(false).contains("chosen"));
+    }
+
+    #[test]
     fn what_was_read_completely_is_exact_and_bounds_without_end_are_none() {
         let shown = |low, high, level| {
             let bounds = Ok(Bounds { low, high, kind: Kind::Approximate, level });
             ShownValue::from(&Estimate { value: 7.0, bounds })
         };
-        assert_eq!(shown(7.0, 7.0, 1.0).kind, Some(ShownKind::Exact));
+        assert_eq!((shown(7.0, 7.0, 1.0).kind, shown(7.0, 7.0, 1.0).estimate), (Some(ShownKind::Exact), json!(7)));
         assert_eq!(shown(7.0, 7.0, 0.95).kind, Some(ShownKind::Approximate));
         let endless = shown(0.0, f64::INFINITY, 0.95);
         assert_eq!((endless.low, endless.high, endless.kind), (None, None, None));

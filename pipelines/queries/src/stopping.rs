@@ -81,7 +81,7 @@ pub enum UntilError {
     #[error("{0:?} says nothing of an error: `guaranteed` or `all` does, each once, as in `error=1%:guaranteed:all`")]
     NoQualifier(String),
     /// The time is none.
-    #[error("the time {0:?} is none above 0: `time=5s`, or `time=2min`")]
+    #[error("the time {0:?} is no number above 0 with a unit: `time=5s`, or `time=2min`")]
     NoTime(String),
 }
 

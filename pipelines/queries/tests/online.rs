@@ -16,10 +16,10 @@ use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::protocol::host::JobSpec;
 use exobus_actors::task::JobError;
 use exobus_actors::words::{Word, Words};
-use exobus_queries::estimators::Kind;
+use exobus_queries::estimators::{Kind, order};
 use exobus_queries::online::{Answered, OnlineGroup, online_group};
 use exobus_queries::snapshot::{ShownKind, Snapshot};
-use exobus_queries::stopping::Ended;
+use exobus_queries::stopping::{Ended, Until};
 use exobus_tables::aggregates::parse_list;
 use exobus_tables::arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use exobus_tables::jobs::group::{GroupQuery, GroupTable, Top, group};
@@ -64,12 +64,15 @@ impl Table {
             let rows: Vec<_> = (from..from + file_rows).map(row).collect();
             // Three of four rows are of one group.
             let who = |number: i64| if number % 4 > 0 { "many".to_owned() } else { format!("buyer {number}") };
-            let columns: [(&str, ArrayRef); 5] = [
+            // All that is not zero is in the last block.
+            let late = |number: i64| if number >= 4 * file_rows - GROUP_ROWS { 1000 } else { 0 };
+            let columns: [(&str, ArrayRef); 6] = [
                 ("who", Arc::new(StringArray::from_iter_values((0..rows.len() as i64).map(|row| who(row + from))))),
                 ("city", Arc::new(StringArray::from_iter_values(rows.iter().map(|(city, ..)| city)))),
                 ("paid", Arc::new(Int64Array::from_iter(rows.iter().map(|(_, paid, _)| *paid)))),
                 ("hours", Arc::new(Float64Array::from_iter_values(rows.iter().map(|(.., hours)| *hours)))),
                 ("number", Arc::new(Int64Array::from_iter_values((0..rows.len() as i64).map(|row| row + from)))),
+                ("late", Arc::new(Int64Array::from_iter_values((0..rows.len() as i64).map(|row| late(row + from))))),
             ];
             let rows = RecordBatch::try_from_iter(columns).unwrap();
             let options = ParquetOptions { group_rows, ..ParquetOptions::default() };
@@ -322,6 +325,64 @@ fn check_shown(shown: &[Snapshot], blocks: u64) {
 }
 
 #[tokio::test]
+async fn what_does_not_differ_among_the_blocks_that_were_read_is_not_known_but_for_how_many_rows_there_are() {
+    let table = Table::new(240);
+    // The last block of the table, which has other values than all others, is the last one that is read.
+    let seed = (0..).find(|seed| order(240, *seed).last() == Some(&239)).unwrap();
+    let until: Until = "error=5%".parse().unwrap();
+    let aggregates = "count(*) as n, sum(late) as late, avg(late) as mean";
+    let query = OnlineGroup { seed, until: Some(until), ..OnlineGroup::new(table.group("late", &[], aggregates)) };
+    let (answered, shown) = table.online((2, 64 * MIB), query).await;
+    assert!(matches!(answered.ended, Ended::Exact { missed: Some(_) }), "{answered:?}");
+    let [n, late, mean] = answered.snapshot.groups[0].values.as_slice() else { panic!("{answered:?}") };
+    assert_eq!((&n.estimate, number_of(&late.estimate)), (&json!(60_000), 250_000.0));
+    assert!((number_of(&mean.estimate) - 250.0 / 60.0).abs() < 1e-9, "{mean:?}");
+    let looks: Vec<&Snapshot> = shown.iter().filter(|snapshot| !snapshot.is_final).collect();
+    for look in &looks {
+        let values = &look.groups[0].values;
+        assert_eq!(&values[0], n, "files say how many rows they have");
+        for value in &values[1..] {
+            assert_eq!((number_of(&value.estimate), value.low, value.kind), (0.0, None, None), "{look:?}");
+            let reason = value.reason.as_deref().unwrap();
+            assert!(look.blocks_seen < 30 || reason.contains("do not differ"), "{reason}");
+        }
+    }
+    assert!(looks.iter().filter(|look| look.blocks_seen >= 30).count() >= 4, "{looks:?}");
+    // What is known from the first look on does not keep a query from knowing enough.
+    let group = table.group("early", &[], "count(*) as n, avg(hours) as hours");
+    let (answered, _) =
+        table.online((2, 64 * MIB), OnlineGroup { until: Some(until), ..OnlineGroup::new(group) }).await;
+    assert_eq!(answered.ended, Ended::Met(until));
+    let last = &answered.snapshot;
+    assert!(last.blocks_seen < 240, "{last:?}");
+    assert_eq!((&last.groups[0].values[0], last.groups[0].values[1].kind), (n, Some(ShownKind::Approximate)));
+    // A condition might leave out rows, though those of the blocks that were read have all met it.
+    let mut group = table.group("all", &[], "count(*) as n");
+    group.table.reading.filter = Some("late >= 0 and hours < 100.0".parse().unwrap());
+    let (answered, shown) =
+        table.online((2, 64 * MIB), OnlineGroup { until: Some(until), ..OnlineGroup::new(group) }).await;
+    assert!(matches!(answered.ended, Ended::Exact { missed: Some(_) }), "{answered:?}");
+    assert!(shown.iter().all(|look| look.is_final || look.groups[0].values[0].kind.is_none()), "{shown:?}");
+}
+
+#[tokio::test]
+async fn it_is_said_where_estimates_have_chosen_the_groups_that_are_shown() {
+    let table = Table::new(120);
+    let group = |output: &str| table.group(output, &["city"], "count(*) as n");
+    let mut with_having = group("having");
+    with_having.query.having = Some("n > 100".parse().unwrap());
+    let mut with_top = group("top");
+    with_top.query.top = Some(Top { rows: 2, order_by: vec!["n:desc".parse().unwrap()], per: Vec::new() });
+    for (group, is_chosen) in [(group("all"), false), (with_having, true), (with_top, true)] {
+        let (_, shown) = table.online((2, 64 * MIB), OnlineGroup { seed: 5, ..OnlineGroup::new(group) }).await;
+        assert!(shown.len() > 5, "{shown:?}");
+        for look in &shown {
+            assert_eq!((look.chosen_by_estimates, look.seed), (is_chosen && !look.is_final, 5), "{look:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_query_that_knows_enough_stops_and_writes_nothing() {
     let table = Table::new(240);
     let until = |text: &str| Some(text.parse().unwrap());
@@ -397,6 +458,7 @@ async fn of_more_groups_than_are_followed_the_largest_are() {
     assert_eq!(answered.snapshot.groups_seen, 120 * GROUP_ROWS as u64);
     let before = &shown[shown.len() - 2];
     assert!(before.groups_seen < 10_000 && !before.groups.is_empty(), "{} of 30000", before.groups_seen);
+    assert!(before.chosen_by_estimates && !shown.last().unwrap().chosen_by_estimates);
     query.group = table.group("cities", &["city"], "count(*) as n");
     let (answered, _) = table.online((2, 40 * MIB), query).await;
     assert_eq!(answered.snapshot.groups_seen, 10);

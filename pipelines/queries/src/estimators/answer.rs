@@ -31,7 +31,7 @@ impl Bounds {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether the value is known, since nothing is left to be read.
+    /// Whether the value is known: nothing is left to be read, or it does not depend on that.
     pub fn are_exact(&self) -> bool {
         self.low == self.high && self.level == 1.0
     }
@@ -62,6 +62,9 @@ pub enum NoBounds {
         /// From so many on there are bounds.
         least: u64,
     },
+    /// All blocks that were read are alike in it, for their sizes, as far as rounding lets that be seen: from them nothing follows of how far others are away from that.
+    #[error("the blocks that were read do not differ in it, which says nothing of how the others do")]
+    NoVariation,
     /// There were more groups than are followed: what is known of those that are begins behind this look.
     #[error("there are more groups than are followed, and bounds are of blocks that are read from here on")]
     BeginsAnew,
@@ -86,13 +89,13 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of a value of which nothing is left to be read.
-    pub(super) fn exact(value: f64, kind: Kind) -> Self {
+    /// Of a value of which nothing is left to be read, or that is known without.
+    pub(crate) fn exact(value: f64, kind: Kind) -> Self {
         Self { value, bounds: Ok(Bounds { low: value, high: value, kind, level: 1.0 }) }
     }
 
     /// Of a value without bounds.
-    pub(super) fn unbounded(value: f64, why: NoBounds) -> Self {
+    pub(crate) fn unbounded(value: f64, why: NoBounds) -> Self {
         Self { value, bounds: Err(why) }
     }
 

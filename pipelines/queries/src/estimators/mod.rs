@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | assumes | nothing: ranges of totals of blocks from metadata | totals of blocks whose mean is about normal at 30 blocks |
 //! | is | empirical Bernstein-Serfling (Bardenet and Maillard, "Concentration inequalities for sampling without replacement", Bernoulli 2015, theorem 4.3), and what blocks that were not read may have at most | Student's t with n - 1 degrees over residuals of totals of blocks, with the factor 1 - n / N for a sample of n of N blocks (Cochran, "Sampling Techniques", 1977, chapters 6 and 9); other expressions by linearisation |
-//! | from | 2 blocks | 30 blocks, 30 of which have the group |
+//! | from | 2 blocks | 30 blocks, 30 of which have the group, and which differ |
 //!
 //! People stop when they like what they see, so a look is at none but the moments that [`Looks`] fixes beforehand, and each look has its share of the error probability (Bonferroni): what is shown at
 //! any of them, or at the one where somebody stops, is wrong with the probability that was asked for at most, as far as each bound holds what it says.

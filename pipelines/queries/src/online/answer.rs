@@ -1,8 +1,8 @@
 //! Values that are computed of the aggregates of a group.
 
+use exobus_tables::reading::Computed;
 use exobus_tables::semantics::KeyColumn;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::estimators::Dual;
 
@@ -33,6 +33,9 @@ pub struct OnlineAnswer {
     /// What groups are ordered by when they are shown, of columns that are written; none: as they are written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order_by: Vec<KeyColumn>,
+    /// The same columns of groups that are known, of those that are written; `None`: these are keys and aggregates as they are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed: Option<Computed>,
 }
 
 impl OnlineAnswer {
@@ -75,44 +78,5 @@ impl OfAggregates {
             Self::Product(one, other) => &of(one) * &of(other),
             Self::Quotient(one, other) => &of(one) / &of(other),
         }
-    }
-
-    /// What it is of aggregates that are known, as they are shown; null where there is no number.
-    pub(super) fn value(&self, aggregates: &[Value]) -> Value {
-        match self.as_aggregate() {
-            Some(number) => aggregates[number].clone(),
-            None => {
-                let known = |number: usize| Dual::constant(number_of(&aggregates[number]).unwrap_or(f64::NAN), 0);
-                serde_json::Number::from_f64(self.dual(0, &known).value).map_or(Value::Null, Value::Number)
-            }
-        }
-    }
-}
-
-/// A number as it is shown: decimals are texts.
-fn number_of(value: &Value) -> Option<f64> {
-    match value {
-        Value::String(text) => text.parse().ok(),
-        other => other.as_f64(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_is_computed_of_known_values_is_a_number_or_null() {
-        let of = |number| Box::new(OfAggregates::Aggregate(number));
-        let tenth = |of| OfAggregates::Product(Box::new(of), Box::new(OfAggregates::Number(0.1)));
-        let mean = OfAggregates::Quotient(of(0), of(1));
-        assert_eq!(mean.value(&[json!("12.5"), json!(2)]), json!(6.25));
-        assert_eq!(mean.value(&[json!(1), json!(0)]), Value::Null);
-        assert_eq!(mean.value(&[Value::Null, json!(1)]), Value::Null);
-        assert_eq!(OfAggregates::Aggregate(0).value(&[json!("a text")]), json!("a text"));
-        let more = tenth(OfAggregates::Difference(of(0), Box::new(OfAggregates::Sum(of(1), of(1)))));
-        assert_eq!((more.value(&[json!(30), json!(5)]), more.aggregates()), (json!(2.0), vec![0, 1, 1]));
     }
 }

@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_shuffle::jobs::values::write_value;
-use exobus_tables::aggregates::Estimated;
-use exobus_tables::arrow_array::ArrayRef;
+use exobus_tables::aggregates::{Aggregate, Estimated};
+use exobus_tables::arrow_array::{Array as _, ArrayRef, RecordBatch};
 use exobus_tables::jobs::group::GroupQuery;
 use exobus_tables::jobs::group::sampled::{Shown, columns_of, estimated, read_rows, terms};
 use exobus_tables::look::Value as Shape;
+use exobus_tables::reading::ComputedRows;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use serde_json::Value;
@@ -48,6 +49,8 @@ pub(super) struct LookParams {
     pub(super) extents: Vec<Option<Range>>,
     /// Rows of the largest block, where blocks say how many they have.
     pub(super) block_rows_max: Option<f64>,
+    /// Whether the size of the table is how many rows the only group has: `count(*)` is known.
+    pub(super) rows_are_known: bool,
     /// Groups that are followed, at most.
     pub(super) followable: Followable,
     pub(super) goal: Option<ErrorGoal>,
@@ -76,7 +79,7 @@ pub(super) struct Looked {
 }
 
 /// Looks at what is known. Its outputs are [`State`], [`Looked`] and [`Followed`].
-#[task(name = "query.look", version = 3, arguments = [whole, whole, whole, stream], deterministic = true)]
+#[task(name = "query.look", version = 4, arguments = [whole, whole, whole, stream], deterministic = true)]
 pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) -> Result<(), TaskError> {
     let order_by = params.shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
     let shown = Shown::of(context, params.query.clone(), order_by)?;
@@ -146,6 +149,18 @@ fn check(moments: &EncodedMoments, terms: usize) -> Result<(), TaskError> {
     }
 }
 
+impl LookParams {
+    /// Each aggregate of the query.
+    fn of_terms(&self) -> Vec<OfTerms> {
+        let aggregates = self.query.aggregates.iter().zip(estimated(&self.query)).zip(&self.extents);
+        let of = |((aggregate, (estimated, first)), extent): ((&Aggregate, (Estimated, usize)), &Option<Range>)| {
+            let is_known = self.rows_are_known && estimated == Estimated::Count && aggregate.column.is_none();
+            OfTerms { estimated, first, extent: *extent, is_known }
+        };
+        aggregates.map(of).collect()
+    }
+}
+
 /// A look at groups.
 struct Looking<'a> {
     shown: &'a Shown,
@@ -167,14 +182,14 @@ struct OfTerms {
     first: usize,
     /// Between which numbers the values of its column are, where that is known.
     extent: Option<Range>,
+    /// It is how many rows the table has, and that is known.
+    is_known: bool,
 }
 
 impl Looking<'_> {
     fn at(&self, keys: &[Vec<u8>], totals: &[Totals]) -> Result<Looked, TaskError> {
-        let LookParams { query, goal, seen, shown_as, extents, .. } = self.params;
-        let of_query = estimated(query).into_iter().zip(extents);
-        let aggregates = of_query.map(|((estimated, first), extent)| OfTerms { estimated, first, extent: *extent });
-        let aggregates: Vec<OfTerms> = aggregates.collect();
+        let LookParams { query, goal, seen, shown_as, .. } = self.params;
+        let aggregates = self.params.of_terms();
         let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
         let column = |number: usize| {
             let value = |of: &Vec<Estimate>| Some(of[number].value).filter(|value| value.is_finite());
@@ -222,12 +237,14 @@ impl Looking<'_> {
             groups.push((*place, group));
         }
         groups.sort_by_key(|(place, _)| *place);
+        let are_all = groups.len() == chosen.len() && !self.is_cut;
         let groups = groups.into_iter().map(|(_, group)| group).collect();
         let unmet = guaranteed::blocks_with_absent(&self.look(), self.sample.blocks);
         let snapshot = Snapshot {
             columns: shown_as.as_ref().map_or_else(|| self.shown.columns(), OnlineAnswer::columns),
             groups_seen: keys.len() as u64,
             unmet_blocks: (!self.is_cut).then_some(unmet),
+            chosen_by_estimates: query.having.is_some() || query.top.is_some() || !are_all,
             groups,
             ..seen.clone()
         };
@@ -251,6 +268,11 @@ impl Looking<'_> {
         if let Some(aggregate) = value.as_aggregate() {
             return self.estimate(aggregates[aggregate], totals);
         }
+        // What is computed of what is known is known.
+        if value.aggregates().into_iter().all(|aggregate| aggregates[aggregate].is_known) {
+            let rows = |_| Dual::constant(self.params.population.size, 0);
+            return self.known(value.dual(0, &rows).value);
+        }
         // What cannot be said of one of them cannot be said of it.
         let of = value.aggregates().into_iter().map(|aggregate| self.estimate(aggregates[aggregate], totals));
         if let Some(unknown) = of.into_iter().find(|estimate| estimate.value.is_nan()) {
@@ -269,8 +291,19 @@ impl Looking<'_> {
         }
     }
 
-    fn estimate(&self, OfTerms { estimated, first, extent }: OfTerms, totals: &Totals) -> Estimate {
-        let none = |why| Estimate { value: f64::NAN, bounds: Err(why) };
+    /// What does not depend on what was read.
+    fn known(&self, value: f64) -> Estimate {
+        match value.is_finite() {
+            true => Estimate::exact(value, self.params.bounds),
+            false => Estimate::unbounded(value, NoBounds::NoNumber),
+        }
+    }
+
+    fn estimate(&self, OfTerms { estimated, first, extent, is_known }: OfTerms, totals: &Totals) -> Estimate {
+        let none = |why| Estimate::unbounded(f64::NAN, why);
+        if is_known {
+            return self.known(self.params.population.size);
+        }
         if estimated == Estimated::AtTheEnd {
             return none(NoBounds::OnlyAtTheEnd);
         }
@@ -361,26 +394,39 @@ pub(super) struct FinalParams {
 }
 
 /// The answer, as it is written: of more groups than are shown, the first ones.
-#[task(name = "query.final", version = 2, arguments = [whole, stream], deterministic = true)]
+#[task(name = "query.final", version = 3, arguments = [whole, stream], deterministic = true)]
 pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Result<Snapshot, TaskError> {
     let FinalParams { by, shown_as, groups: groups_seen, seen } = params;
     let (mut groups, mut bytes) = (Vec::new(), 0);
     let order_by = shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
     let is_in_order = !order_by.is_empty() && groups_seen <= SHOWN_MAX as u64;
     let order_by = if is_in_order { order_by } else { &[] };
+    let written = columns_of(context, 0)?;
+    let columns = shown_as.as_ref().map_or(written, OnlineAnswer::columns);
+    // Of what is computed the columns have names, of what is written an order: keys, then aggregates.
+    let mut computed = None;
     read_rows(context, (0, 1), order_by, |batch| {
+        let of_groups = match shown_as.as_ref().and_then(|shown_as| shown_as.computed.as_ref()) {
+            None => Ok(batch.clone()),
+            Some(of) => {
+                let rows = match &mut computed {
+                    Some(rows) => rows,
+                    none => none.insert(ComputedRows::new(of, batch.schema_ref()).map_err(TaskError::fatal)?),
+                };
+                rows.of(batch)
+            }
+        };
+        // Rows of the answer are computed again, and not all of them where it ends before: what cannot be computed is an error there.
+        let (keys, values) = match &of_groups {
+            Ok(of_groups) => known_columns(of_groups, by, shown_as.as_ref()),
+            Err(_) => (key_columns(batch, by, shown_as.as_ref()), Vec::new()),
+        };
+        let unknown = of_groups.as_ref().err().map(|error| ShownValue::unknown(error.to_string()));
+        let unknown = unknown.map(|unknown| vec![unknown; columns.len() - keys.len()]);
         for row in 0..batch.num_rows() {
-            let mut of = batch.columns().iter().map(|column| shown_value(column, row));
-            let key: Vec<Value> = of.by_ref().take(by).collect();
-            let group = match &shown_as {
-                None => ShownGroup { key, values: of.map(ShownValue::exact).collect() },
-                Some(shown_as) => {
-                    let aggregates: Vec<Value> = of.collect();
-                    let values = shown_as.values.iter().map(|(_, value)| ShownValue::exact(value.value(&aggregates)));
-                    let key = shown_as.keys.iter().map(|(_, number)| key[*number].clone()).collect();
-                    ShownGroup { key, values: values.collect() }
-                }
-            };
+            let key = keys.iter().map(|column| shown_value(column, row)).collect();
+            let known = || values.iter().map(|column| known_value(column, row)).collect();
+            let group = ShownGroup { key, values: unknown.clone().unwrap_or_else(known) };
             if groups.len() == SHOWN_MAX || !has_room(&mut bytes, &group)? {
                 return Ok(ControlFlow::Break(()));
             }
@@ -388,9 +434,42 @@ pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Resu
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let columns = match shown_as {
-        None => columns_of(context, 0)?,
-        Some(shown_as) => shown_as.columns(),
-    };
     Ok(Snapshot { is_final: true, columns, groups_seen, unmet_blocks: Some(0), groups, ..seen })
+}
+
+/// The columns of groups that are known: those that tell them apart, and the others.
+fn known_columns<'a>(
+    rows: &'a RecordBatch,
+    by: usize,
+    shown_as: Option<&OnlineAnswer>,
+) -> (Vec<&'a ArrayRef>, Vec<&'a ArrayRef>) {
+    let all = rows.columns();
+    let Some(OnlineAnswer { keys, values, computed, .. }) = shown_as else {
+        return (key_columns(rows, by, None), all[by..].iter().collect());
+    };
+    if computed.is_some() {
+        let of = |names: Vec<&'_ String>| names.into_iter().filter_map(|name| rows.column_by_name(name)).collect();
+        let (keys, values) = (keys.iter().map(|(name, _)| name), values.iter().map(|(name, _)| name));
+        return (of(keys.collect()), of(values.collect()));
+    }
+    let aggregates = values.iter().filter_map(|(_, value)| value.as_aggregate());
+    (key_columns(rows, by, shown_as), aggregates.map(|number| &all[by + number]).collect())
+}
+
+/// The columns that tell groups apart, of those that are written.
+fn key_columns<'a>(rows: &'a RecordBatch, by: usize, shown_as: Option<&OnlineAnswer>) -> Vec<&'a ArrayRef> {
+    match shown_as {
+        None => rows.columns()[..by].iter().collect(),
+        Some(OnlineAnswer { keys, .. }) => keys.iter().map(|(_, number)| rows.column(*number)).collect(),
+    }
+}
+
+/// A value that is known, of a decimal with the number that it is, about, as bounds.
+fn known_value(column: &ArrayRef, row: usize) -> ShownValue {
+    let value = shown_value(column, row);
+    let number = match &value {
+        Value::String(text) if column.data_type().is_decimal() => text.parse().ok(),
+        other => other.as_f64(),
+    };
+    ShownValue { low: number, high: number, ..ShownValue::exact(value) }
 }

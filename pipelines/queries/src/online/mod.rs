@@ -11,7 +11,7 @@
 //! of it is dropped. Its program does not go on, so no tasks are submitted and those under way are the last; what they have made stays, in memory or on disk. [`Word::GoOn`] has it
 //! go on from there to the end, without what it waits for; what was read is not read again.
 //!
-//! Words are logged with the number of looks that were shown by then: a query whose host is lost behind a word stops at the same look, or goes on. That a time is over is not logged.
+//! Words are logged with the number of looks that were shown by then: a query whose host is lost behind a word stops at the same look, or goes on. So is the look behind which a query waits that is kept. That a time is over is not logged otherwise.
 //!
 //! All groups are followed where they are 32 768 at most, and of more the 8 192 that have the most rows when it is first seen that there are more; fewer where memory is small. Where even one map has more than it tells (262 144), nobody knows what is missing of which:
 //! its look chooses and shows no values, and what is known of the groups that are followed begins behind it. So whatever is estimated is estimated from all blocks of a random sample.
@@ -23,11 +23,13 @@ mod moments;
 mod sampler;
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use exobus_actors::futures::{Futures, Listener};
+use exobus_actors::futures::{Futures, Listener, Notes};
 use exobus_actors::ids::JobId;
 use exobus_actors::program;
 use exobus_actors::registry::{Paths, TaskContext, TaskError};
@@ -134,13 +136,14 @@ pub struct Answered {
 ///
 /// # Errors
 /// As of [`group`](exobus_tables::jobs::group::group).
-#[program(name = "query.group", version = 1, give_back = give_back, paths = paths)]
+#[program(name = "query.group", version = 2, give_back = give_back, paths = paths)]
 pub async fn online_group(futures: Futures, params: OnlineGroup) -> Result<Answered, JobError> {
     let seen = Seen {
         futures: &futures,
         began: Instant::now(),
         until: params.until,
         words: Hearing::new(futures.listen()),
+        stops: Stops::new(futures.notes()),
         looks: Cell::new(0),
         is_met: Cell::new(false),
         last: RefCell::default(),
@@ -152,7 +155,12 @@ pub async fn online_group(futures: Futures, params: OnlineGroup) -> Result<Answe
         loop {
             let stopped = {
                 let watch = pin!(seen.watch(&mut told, &sampler));
-                match select(run.as_mut(), watch).await {
+                // What an earlier run of the program has stopped before is not begun until that look is shown again.
+                let run = poll_fn(|context| match seen.stops.is_ahead(&sampler, seen.looks()) {
+                    true => seen.stops.hold(context),
+                    false => run.as_mut().poll(context),
+                });
+                match select(pin!(run), watch).await {
                     Either::Left((written, _)) => break Ok(written?),
                     Either::Right((stopped, _)) => stopped?,
                 }
@@ -197,6 +205,7 @@ struct Seen<'a> {
     began: Instant,
     until: Option<Until>,
     words: Hearing,
+    stops: Stops,
     /// How many looks were shown.
     looks: Cell<usize>,
     /// Whether what is waited for was met at one of them.
@@ -242,7 +251,10 @@ impl Seen<'_> {
             Some((Word::Enough, at)) if looks >= at.max(1) => Some(Ended::Asked),
             said => {
                 let until = self.until.filter(|_| !self.words.goes_on.get() && said.is_none())?;
-                let is_over = self.is_met.get() || until.is_over(self.began.elapsed(), looks);
+                let is_over = match self.stops.at {
+                    Some(at) => looks >= at,
+                    None => self.is_met.get() || until.is_over(self.began.elapsed(), looks),
+                };
                 is_over.then_some(Ended::Met(until))
             }
         }
@@ -254,6 +266,7 @@ impl Seen<'_> {
             // It has gone on once, which is what it was kept for.
             return false;
         }
+        self.stops.note(self.looks());
         let shown = self.last.borrow().clone().unwrap_or_default();
         self.tell(&Snapshot { stopped: Some(stopped), ..shown.clone() });
         let goes_on = pin!(async {
@@ -276,6 +289,7 @@ impl Seen<'_> {
         let Some(look) = sampler.looked(self.looks.get()) else { return Ok(false) };
         let Looked { snapshot, is_met } = self.futures.get_value(&look).await?;
         self.looks.set(self.looks.get() + 1);
+        self.stops.go_on();
         self.is_met.set(self.is_met.get() || is_met);
         self.show(snapshot);
         Ok(true)
@@ -287,6 +301,7 @@ impl Seen<'_> {
             Some(until @ Until::Time(time))
                 if !self.words.goes_on.get()
                     && self.words.said.get().is_none()
+                    && self.stops.at.is_none()
                     && until.is_over(time, self.looks()) =>
             {
                 tokio::time::sleep_until(self.began + time).await;
@@ -305,6 +320,47 @@ impl Seen<'_> {
         // What does not fit a message is not shown, and no reason to end.
         if let Err(error) = self.futures.show_estimate(snapshot) {
             self.futures.print(&format!("look {} is not shown: {error}", snapshot.snapshot));
+        }
+    }
+}
+
+/// Behind which look it has stopped, to be kept: its host may be lost, and what a look shows is there again later than what is read behind it.
+struct Stops {
+    notes: Notes,
+    /// Behind so many looks an earlier run of the program has.
+    at: Option<u64>,
+    /// Wakes who is held until they are shown.
+    held: Cell<Option<Waker>>,
+}
+
+impl Stops {
+    fn new(notes: Notes) -> Self {
+        let at = notes.noted().map(|(_, looks)| looks);
+        Self { notes, at, held: Cell::new(None) }
+    }
+
+    /// Whether all was submitted that the look needs behind which it has stopped, and that is not shown yet.
+    fn is_ahead(&self, sampler: &BySeed<'_>, looks: u64) -> bool {
+        self.at.is_some_and(|at| {
+            looks < at && at.checked_sub(1).is_some_and(|last| sampler.looked(last as usize).is_some())
+        })
+    }
+
+    /// Holds who would go on, until the next look is shown.
+    fn hold<T>(&self, context: &Context<'_>) -> Poll<T> {
+        self.held.set(Some(context.waker().clone()));
+        Poll::Pending
+    }
+
+    fn go_on(&self) {
+        if let Some(held) = self.held.take() {
+            held.wake();
+        }
+    }
+
+    fn note(&self, looks: u64) {
+        if self.at.is_none() {
+            self.notes.note(Word::Enough, looks);
         }
     }
 }

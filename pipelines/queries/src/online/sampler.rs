@@ -7,8 +7,9 @@ use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::{Arg, JobError, TaskOptions};
 use exobus_shuffle::Sizes;
 use exobus_tables::aggregates::{Aggregate, Estimated};
-use exobus_tables::jobs::group::GroupQuery;
 use exobus_tables::jobs::group::sampled::{BlockSize, ReadOrder, SampledMap, Sampler, estimated, terms};
+use exobus_tables::jobs::group::{GroupQuery, GroupTable};
+use exobus_tables::reading::ReadOptions;
 use futures::channel::mpsc::UnboundedSender;
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +82,8 @@ struct Progress {
 /// What is read.
 #[derive(Default)]
 struct Plan {
+    /// From what the order follows.
+    seed: u64,
     /// In the order in which they are read.
     blocks: Vec<BlockSize>,
     /// Whether all blocks say how many rows they have: these are their sizes.
@@ -123,6 +126,7 @@ impl<'a> BySeed<'a> {
             simultaneous: self.params.simultaneous,
             extents: plan.extents.clone(),
             block_rows_max: plan.block_rows_max(),
+            rows_are_known: plan.has_rows && is_of_all_rows(&self.params.group),
             followable,
             goal: match self.params.until {
                 Some(Until::Error(goal)) => Some(goal),
@@ -174,6 +178,7 @@ impl Sampler for BySeed<'_> {
         let per_group = memory_bytes(1, self.terms);
         let room = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;
         self.progress.borrow_mut().plan = Plan {
+            seed: self.params.seed,
             has_rows: blocks.iter().all(|block| block.rows.is_some()),
             blocks: order.iter().map(|block| blocks[*block]).collect(),
             looks: seen,
@@ -264,10 +269,18 @@ impl Plan {
             rows_seen: read.iter().filter_map(|block| block.rows.filter(|_| self.has_rows)).sum(),
             blocks_seen: read.len() as u64,
             blocks: self.blocks.len() as u64,
+            seed: self.seed,
             bytes_seen: read.iter().map(|block| block.bytes).sum(),
             ..Snapshot::default()
         }
     }
+}
+
+/// Whether the groups of a table are one that has all rows of all blocks: no row is left out.
+fn is_of_all_rows(group: &GroupTable) -> bool {
+    let ReadOptions { filter, computed, .. } = &group.table.reading;
+    let leaves_out = filter.is_some() || computed.as_ref().is_some_and(|computed| computed.leaves_out);
+    group.query.by.is_empty() && !leaves_out
 }
 
 /// After how many blocks maps end: where looks are, and so that each executor has some of what is read between two looks.
@@ -290,7 +303,29 @@ fn three(outputs: Vec<ObjectRef>) -> Result<[ObjectRef; 3], JobError> {
 
 #[cfg(test)]
 mod tests {
+    use exobus_tables::aggregates::parse_list;
+    use exobus_tables::jobs::Rewrite;
+    use exobus_tables::reading::Computed;
+
     use super::*;
+
+    #[test]
+    fn all_rows_are_of_one_group_where_none_is_left_out_and_nothing_tells_them_apart() {
+        let group = |by: &[&str], filter: Option<&str>| {
+            let by = by.iter().map(|column| (*column).to_owned()).collect();
+            let query = GroupQuery { by, aggregates: parse_list("count(*)").unwrap(), having: None, top: None };
+            let mut table = Rewrite::new(vec!["in".into()], "out".into());
+            table.reading.filter = filter.map(|filter| filter.parse().unwrap());
+            GroupTable { table, query }
+        };
+        assert!(is_of_all_rows(&group(&[], None)));
+        assert!(!is_of_all_rows(&group(&["city"], None)) && !is_of_all_rows(&group(&[], Some("price >= 0"))));
+        let mut computed = group(&[], None);
+        computed.table.reading.computed = Computed::selected(&["price * 2 as double"]);
+        assert!(is_of_all_rows(&computed));
+        computed.table.reading.computed.as_mut().unwrap().leaves_out = true;
+        assert!(!is_of_all_rows(&computed));
+    }
 
     #[test]
     fn maps_end_at_looks_and_between_them_for_each_executor() {
