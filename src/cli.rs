@@ -9,7 +9,7 @@ mod specs;
 mod tables;
 mod watch;
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -53,6 +53,20 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The arguments of this process. A query that begins with a comment would be taken for an option: it gets a space before it, which says nothing in SQL.
+pub fn arguments() -> impl Iterator<Item = OsString> {
+    std::env::args_os().map(|argument| match begins_with_comment(argument.as_encoded_bytes()) {
+        true => [" ".into(), argument].into_iter().collect(),
+        false => argument,
+    })
+}
+
+/// Whether a text has a comment of SQL before its first line end, and no name of an option.
+fn begins_with_comment(text: &[u8]) -> bool {
+    let name = text.split(|byte| *byte == b'=').next().unwrap_or_default();
+    text.starts_with(b"--") && text.contains(&b'\n') && name.iter().any(u8::is_ascii_whitespace)
 }
 
 /// The commands.
@@ -427,6 +441,22 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_comment_before_a_query_is_told_apart_from_options() {
+        for (text, expected) in [
+            ("-- totals\nSELECT a", true),
+            ("-- a = b\nSELECT a", true),
+            ("--totals\nSELECT a", true),
+            ("SELECT a -- totals\nFROM b", false),
+            ("--where=a > 1\n  and b < 2", false),
+            ("--where", false),
+            ("--where a", false),
+            ("--", false),
+        ] {
+            assert_eq!(begins_with_comment(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]

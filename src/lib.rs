@@ -9,6 +9,9 @@
 //! This crate is the facade and the command line. The parts are [`bus`] (control messages), [`store`] (objects, the byte
 //! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`tables`].
 
+// What is printed goes through `stdout`, which keeps what went wrong.
+#![warn(clippy::print_stdout)]
+
 pub mod allocator;
 pub mod certificates;
 pub mod cli;
@@ -31,6 +34,7 @@ pub mod page;
 #[cfg(feature = "sql")]
 pub mod query;
 pub mod report;
+mod stdout;
 pub mod table;
 pub mod temporary;
 pub mod unfinished;

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use exobus::{
-    cli::{Cli, Command},
+    cli::{self, Cli, Command},
     commands,
     exit::{Exit, Failure},
     limits, logging, node_main,
@@ -12,13 +11,16 @@ use exobus::{
 
 fn main() -> ExitCode {
     node_main::enter();
-    let cli = Cli::parse();
-    logging::start(match cli.command {
+    let Cli { command } = match node_main::parse(cli::arguments()) {
+        Ok(cli) => cli,
+        Err(ended) => return ended,
+    };
+    logging::start(match command {
         // These run for long, and their log is what there is to see.
         Command::Node(_) | Command::Dev(_) => "info",
         _ => "warn",
     });
-    node_main::end(limits::check().and_then(|()| run(cli.command)))
+    node_main::end(limits::check().and_then(|()| run(command)))
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {

@@ -1,6 +1,6 @@
 //! [`node_main`]: a binary of one's own as a node.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
@@ -9,7 +9,7 @@ use crate::{
     cli::{NodeArgs, exit_codes},
     commands,
     exit::{Exit, Failure},
-    isolation, limits, logging, objects,
+    isolation, limits, logging, objects, stdout,
 };
 
 /// Runs a node of a cluster until Ctrl-C or SIGTERM; takes the options of `exobus node`
@@ -38,7 +38,10 @@ struct NodeCommand {
 /// ```
 pub fn node_main() -> ExitCode {
     enter();
-    let NodeCommand { args } = NodeCommand::parse();
+    let args = match parse(std::env::args_os()) {
+        Ok(NodeCommand { args }) => args,
+        Err(ended) => return ended,
+    };
     logging::start("info");
     end(limits::check().and_then(|()| commands::node::run(&args)))
 }
@@ -54,9 +57,24 @@ pub fn enter() {
     objects::register_by_itself();
 }
 
-/// How a command ended, for the shell; says on stderr why it failed.
+/// The command line that these arguments are.
+///
+/// # Errors
+/// They ask for help, which was printed: the process ends so. Where they are wrong it ends here.
+pub fn parse<C: Parser>(arguments: impl Iterator<Item = OsString>) -> Result<C, ExitCode> {
+    C::try_parse_from(arguments).map_err(|error| {
+        if error.use_stderr() {
+            error.exit();
+        }
+        // Whether it could be written is looked at by `end`.
+        let _ = stdout::written(|| error.print());
+        end(Ok(Exit::Success))
+    })
+}
+
+/// How a command ended, for the shell; says on stderr why it failed, or why what it printed is not there.
 pub fn end(result: Result<Exit, Failure>) -> ExitCode {
-    match result {
+    match result.and_then(|exit| stdout::check().map(|()| exit)) {
         Ok(exit) => ExitCode::from(exit.code()),
         Err(failure) => {
             eprintln!("error: {failure}");

@@ -61,7 +61,7 @@ pub struct Answer {
     pub schema: SchemaRef,
     /// The rows.
     pub batches: Vec<RecordBatch>,
-    /// Whether these are all: as many are given as were asked for, and 4 MiB of them at most.
+    /// Whether these are all: as many are given as were asked for, and 4 MiB of them at most, some 200 KiB on a cluster.
     pub is_all: bool,
     /// What else is said of it.
     pub answered: Answered,

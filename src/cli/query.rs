@@ -22,13 +22,13 @@ pub struct QueryArgs {
     /// Folder for what steps of the query write until the answer is there; on a cluster one that all nodes reach [default: where --spill is; with --output, DIR.steps]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// How many rows of the answer are printed, at most
-    #[arg(long, value_name = "ROWS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000_000), conflicts_with = "output")]
-    pub rows: u32,
+    /// How many rows of the answer are printed, at most [default: 100; with --format all]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(0..=1_000_000), conflicts_with_all = ["output", "go_on"])]
+    pub rows: Option<u32>,
     /// What is shown before everything was read
     #[command(flatten)]
     pub online: OnlineArgs,
-    /// How it is written; without --output, --format csv, tsv or jsonl prints it so
+    /// How it is written; without --output, --format csv, tsv or jsonl prints its rows so
     #[command(flatten)]
     pub write: TableWriteArgs,
     /// What every job takes

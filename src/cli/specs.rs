@@ -208,9 +208,11 @@ impl super::QueryArgs {
     pub fn spec(&self) -> Spec {
         let Self { sql, table, output, scratch, rows, online, write, job } = self;
         let mut said = Said::default();
-        said.text("sql", sql.as_ref()).texts("table", table).files("directory", &[PathBuf::from(".")]);
+        let here = std::env::current_dir().ok();
+        let here = here.as_deref().and_then(Path::to_str);
+        said.text("sql", sql.as_ref()).texts("table", table).text("directory", here);
         said.value("output", output.as_deref().map(path_value)).value("scratch", scratch.as_deref().map(path_value));
-        said.value("rows", output.is_none().then_some(*rows)).writes(write).job(job).online(online).spec("query")
+        said.value("rows", *rows).writes(write).job(job).online(online).spec("query")
     }
 }
 

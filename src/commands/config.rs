@@ -24,6 +24,7 @@ use crate::{
         schema,
     },
     exit::{Exit, Failure, OrExit},
+    stdout::{print, print_line},
 };
 
 /// Runs it.
@@ -31,12 +32,12 @@ pub fn run(args: &ConfigArgs) -> Result<Exit, Failure> {
     match &args.action {
         ConfigAction::Default => print(&keys::default_toml()),
         ConfigAction::Show(args) => print(&shown(args)?),
-        ConfigAction::Schema => print(&format!("{:#}\n", schema::schema())),
+        ConfigAction::Schema => print_line(format_args!("{:#}", schema::schema())),
         ConfigAction::Check { file, settings } => {
             let config = NodeConfig::load(Some(file), &settings.overrides()).or_exit(Exit::Usage)?;
             config.node_credentials().or_exit(Exit::Usage)?;
             config.node_tls(Arc::new(SystemClock::new())).or_exit(Exit::Usage)?;
-            println!("{} is right", file.display());
+            print_line(format_args!("{} is right", file.display()));
         }
         ConfigAction::Token { file } => {
             let what = format!("make the token file {}", file.display());
@@ -48,11 +49,6 @@ pub fn run(args: &ConfigArgs) -> Result<Exit, Failure> {
         ConfigAction::Cert(args) => certify(args)?,
     }
     Ok(Exit::Success)
-}
-
-fn print(text: &str) {
-    // A closed pipe (`| head`) is the reader's business.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 /// The values that are in effect. Whether they are safe is for `check` to say; files that they name are not looked at.
@@ -80,7 +76,7 @@ fn certify(args: &CertArgs) -> Result<(), Failure> {
     let clients = clients.iter().map(|name| (Subject::Client(name), name.as_str()));
     for (subject, name) in nodes.chain(server).chain(clients) {
         let (certificate, key) = authority.sign(&subject, *days, out, name).or_exit(Exit::InputOutput)?;
-        println!("{} {}", certificate.display(), key.display());
+        print_line(format_args!("{} {}", certificate.display(), key.display()));
     }
     Ok(())
 }

@@ -7,7 +7,6 @@ mod secure;
 use std::{
     ffi::OsStr,
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -21,6 +20,7 @@ use crate::{
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     machine,
+    stdout::print_line,
     temporary::Temporary,
 };
 
@@ -120,7 +120,7 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
         ),
         Some(_) => (format!("exobus submit job.toml --config {client}"), ""),
     };
-    say(&format!(
+    print_line(format!(
         "{} node{} ready at {url}\n\
          \n  sort      {sort}\
          \n  bench     exobus bench tasks --config {client}\
@@ -177,7 +177,7 @@ fn start_nats(
         Some(port) => port.to_string(),
         None if nats_server::port_is_free(nats_server::DEFAULT_PORT) => nats_server::DEFAULT_PORT.to_string(),
         None => {
-            say(&format!("port {} is taken, using another one", nats_server::DEFAULT_PORT));
+            print_line(format!("port {} is taken, using another one", nats_server::DEFAULT_PORT));
             "-1".to_owned()
         }
     };
@@ -288,11 +288,6 @@ impl Folder {
             Self::Given(path) => path,
         }
     }
-}
-
-fn say(text: &str) {
-    // A closed stdout is no reason to stop the cluster.
-    let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
 #[cfg(test)]

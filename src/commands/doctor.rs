@@ -30,6 +30,7 @@ use crate::{
     exit::{Exit, Failure, OrExit},
     machine,
     report::bytes,
+    stdout::print_line,
 };
 
 /// Below this, spilling has little room; a warning only, as small jobs need none.
@@ -76,7 +77,7 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     }
     let worst = findings.iter().map(|finding| finding.verdict).max();
     for finding in &findings {
-        println!("{finding}");
+        print_line(finding);
     }
     if worst == Some(Verdict::Bad) {
         return Err(Failure::text(Exit::InputOutput, "jobs will fail here; see the lines marked BAD"));

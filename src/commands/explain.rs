@@ -1,7 +1,5 @@
 //! `exobus explain`: what a job would do, and why.
 
-use std::io::Write;
-
 use exobus_actors::spec::Spec;
 use exobus_shuffle::{
     Sizes,
@@ -17,6 +15,7 @@ use crate::{
     cli::{ExplainArgs, ExplainWhat, SetupArgs},
     exit::{Exit, Failure, OrExit},
     report::{bytes, count},
+    stdout,
 };
 
 /// Prints it.
@@ -31,8 +30,7 @@ pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
         ExplainWhat::Repartition(args) if !args.parts.move_rows() => told(session, &spec, setup, convert_for_people)?,
         _ => told(session, &spec, setup, for_people)?,
     };
-    // A closed stdout is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    stdout::print(&text);
     Ok(Exit::Success)
 }
 

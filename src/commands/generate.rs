@@ -12,6 +12,7 @@ use crate::cli::FilesArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::objects::Usage;
+use crate::stdout::print_line;
 
 /// `exobus generate`
 #[derive(Debug, Clone, Args)]
@@ -59,7 +60,7 @@ pub fn run(args: GenerateArgs) -> Result<Exit, Failure> {
     };
     let Some(generated) = generated.map_err(failure)? else { return Err(interrupted()) };
     let seconds = (clock.now() - began).as_secs_f64();
-    println!("{}", if args.json { json(&generated, seconds) } else { text(&generated, seconds) });
+    print_line(if args.json { json(&generated, seconds) } else { text(&generated, seconds) });
     Ok(Exit::Success)
 }
 

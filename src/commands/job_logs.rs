@@ -13,11 +13,12 @@ use tokio::time::{interval, sleep};
 
 use super::{
     client_failure,
-    jobs::{find, print, with_client},
+    jobs::{find, with_client},
 };
 use crate::{
     cli::LookArgs,
     exit::{Exit, Failure, OrExit},
+    stdout::print_line,
 };
 
 /// How often it is looked whether the job is over.
@@ -71,7 +72,7 @@ async fn is_over(client: &Client, job: JobId) -> bool {
 fn show(delivery: &Delivery, json: bool) {
     // What cannot be read is none of ours.
     let Ok(printed) = codec::decode_checked::<Printed>(&delivery.message.payload) else { return };
-    print(&match json {
+    print_line(match json {
         true => serde_json::to_string(&printed).unwrap_or_default(),
         false => harmless(&printed.to_string()),
     });

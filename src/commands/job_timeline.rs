@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use super::{
     client_failure,
-    jobs::{Hearing, find, print, skipped, with_client},
+    jobs::{Hearing, find, skipped, with_client},
 };
 use crate::{
     cli::TimelineArgs,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     report::{Views, count},
+    stdout::print_line,
 };
 
 /// What has been heard of a job, and what of it could not be.
@@ -60,8 +61,8 @@ pub(super) fn draw(digits: &str, args: &TimelineArgs) -> Result<Exit, Failure> {
         let said = views.write()?;
         let over = matches!(ended, Some(Ok(true)));
         match args.look.json {
-            true => print(&json!({ "job": job, "events": events, "missing": missing, "over": over }).to_string()),
-            false => said.iter().for_each(|line| print(line)),
+            true => print_line(json!({ "job": job, "events": events, "missing": missing, "over": over })),
+            false => said.iter().for_each(print_line),
         }
         if missing > 0 {
             let kept = "the cluster keeps the last ones only; --follow from the beginning of a job misses none";

@@ -1,6 +1,6 @@
 //! `exobus jobs` and `exobus job <id> ...`: how it stands with the jobs of a cluster, and ending them.
 
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 
 use exobus_actors::{
     client::{Client, ClientError},
@@ -23,6 +23,7 @@ use crate::{
     interrupt::Interrupt,
     page::{Page, State},
     report::{GROUPS_DRAWN, Reporter, Style, Views, count, duration, snapshot_table},
+    stdout::print_line,
 };
 
 /// Jobs in a page.
@@ -46,8 +47,8 @@ pub fn list(args: &JobsArgs) -> Result<Exit, Failure> {
             }
         }
         match args.look.json {
-            true => print(&json!({ "jobs": jobs, "next": next }).to_string()),
-            false => print(&table(&jobs, SystemClock::new().unix_ms())),
+            true => print_line(json!({ "jobs": jobs, "next": next })),
+            false => print_line(table(&jobs, SystemClock::new().unix_ms())),
         }
         if !next.is_null() {
             eprintln!("there are more; --limit {} shows as many", u64::from(args.limit) * 10);
@@ -74,10 +75,10 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
     with_client(look, "job", async |client| {
         let told: Value = client.ask(verb, &json!({ "job": args.job })).await.map_err(client_failure)?;
         match (look.json, verb) {
-            (true, _) => print(&told.to_string()),
-            (false, "why") => print(&why(&told)),
-            (false, "cancel") => print(&format!("job {}: {}", text(&told["job"]), text(&told["state"]))),
-            (false, _) => print(&status(&told)),
+            (true, _) => print_line(told),
+            (false, "why") => print_line(why(&told)),
+            (false, "cancel") => print_line(format!("job {}: {}", text(&told["job"]), text(&told["state"]))),
+            (false, _) => print_line(status(&told)),
         }
         Ok(Exit::Success)
     })
@@ -88,7 +89,7 @@ fn tell(digits: &str, word: Word, look: &LookArgs) -> Result<Exit, Failure> {
     with_client(look, "job", async |client| {
         let job = find(client, digits).await?;
         let standing = client.tell(job, word).await.map_err(client_failure)?;
-        print(&match look.json {
+        print_line(match look.json {
             true => serde_json::to_string(&standing).or_exit(Exit::InputOutput)?,
             false => match word {
                 Word::Enough => format!("job {job} was told that enough was seen"),
@@ -111,7 +112,7 @@ fn result(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
             },
             Err(error) => return Err(client_failure(error)),
         };
-        print(&match look.json {
+        print_line(match look.json {
             true => told.to_string(),
             false => serde_json::to_string_pretty(&told["value"]).or_exit(Exit::InputOutput)?,
         });
@@ -133,7 +134,7 @@ pub(super) fn hand_in(look: &LookArgs, spec: &[u8], wait: Option<bool>) -> Resul
         let standing = client.submit(spec).await.map_err(client_failure)?;
         let Some(shown) = wait else {
             let text = format!("job {}: {}", standing.job, standing.state);
-            print(&if look.json { serde_json::to_string(&standing).or_exit(Exit::InputOutput)? } else { text });
+            print_line(if look.json { serde_json::to_string(&standing).or_exit(Exit::InputOutput)? } else { text });
             return Ok(Exit::Success);
         };
         let strange = |_| client_failure(ClientError::Strange("a job without an id".into()));
@@ -159,7 +160,7 @@ async fn wait_for(client: &Client, job: JobId, json: bool, shown: bool) -> Resul
     let Some(ended) = ended else { return Ok(Exit::Interrupted) };
     let end = ended.map_err(client_failure)?;
     let state = client.status(job).await.map_err(client_failure)?;
-    print(&if json { state.to_string() } else { status(&state) });
+    print_line(if json { state.to_string() } else { status(&state) });
     match end.result {
         Ok(_) => Ok(Exit::Success),
         Err(JobError::Cancelled) => Ok(Exit::JobFailed),
@@ -194,7 +195,7 @@ fn estimates(digits: &str, EstimateArgs { page, look }: &EstimateArgs) -> Result
             };
             if !said["snapshot"].is_null() {
                 page.iter().for_each(|page| page.board().look(&said["snapshot"].to_string()));
-                print(&match look.json {
+                print_line(match look.json {
                     true => said["snapshot"].to_string(),
                     false => {
                         let known: Snapshot =
@@ -227,10 +228,10 @@ fn estimates(digits: &str, EstimateArgs { page, look }: &EstimateArgs) -> Result
 fn show_events(status: &Value) {
     let skipped = skipped(status);
     if skipped > 0 {
-        print(&json!({ "skipped": skipped, "progress": status["progress"] }).to_string());
+        print_line(json!({ "skipped": skipped, "progress": status["progress"] }));
     }
     for event in status["events"].as_array().into_iter().flatten() {
-        print(&event.to_string());
+        print_line(event);
     }
 }
 
@@ -390,11 +391,6 @@ fn why(told: &Value) -> String {
         lines.push(format!("  its log has {} of {}{cut}", size(bytes), size(quota)));
     }
     lines.join("\n")
-}
-
-pub(super) fn print(text: &str) {
-    // A closed pipe (`| head`) is the reader's business.
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 #[cfg(test)]

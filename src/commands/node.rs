@@ -1,6 +1,6 @@
 //! `exobus node`: one node of a cluster, until Ctrl-C or SIGTERM.
 
-use std::{io::Write, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use exobus_actors::{
     futures::ComputeThreads,
@@ -28,6 +28,7 @@ use crate::{
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     limits, machine, objects,
+    stdout::print_line,
 };
 
 /// How the line begins that a node writes to stdout once it is in the cluster; `exobus dev` waits for it.
@@ -81,8 +82,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
         }
     };
 
-    // A closed stdout is no reason to leave the cluster.
-    let _ = writeln!(std::io::stdout().lock(), "{READY}{name} in cluster {}", config.cluster.name);
+    print_line(format_args!("{READY}{name} in cluster {}", config.cluster.name));
     let ended = runtime.block_on(async {
         loop {
             tokio::select! {

@@ -51,7 +51,7 @@ pub(super) enum Words {
     Answer,
     /// The rows of the answer alone, in a format of text.
     #[cfg(feature = "sql")]
-    Printed(exobus_tables::sinks::OutputFormat),
+    Printed(super::query::Printed),
     /// As JSON, whatever it is.
     None,
 }
@@ -236,7 +236,7 @@ fn told_in(words: Words, job: Running<'_>, json: bool, output: &str) -> Result<E
             ran.print(json, &summary, &text)
         }),
         #[cfg(feature = "sql")]
-        Words::Printed(format) => answered(job, |ran, _| super::query::print(&ran.report, format)),
+        Words::Printed(printed) => answered(job, |ran, _| super::query::print(ran, printed)),
         Words::None => told(job, json, |ran: &Ran<Plain>| {
             let Plain(result) = &ran.report;
             (result.clone(), format!("{result:#}"))

@@ -2,13 +2,12 @@
 
 mod samples;
 
-use std::io::Write;
-
 use serde::Serialize;
 
 use crate::{
     cli::ProtocolsArgs,
     exit::{Exit, Failure, OrExit},
+    stdout,
 };
 
 /// One message of a protocol.
@@ -23,9 +22,7 @@ struct Sample {
 
 /// Prints them.
 pub fn run(args: &ProtocolsArgs) -> Result<Exit, Failure> {
-    let text = text(args.filter.as_deref())?;
-    // A closed pipe (`| head`) is the reader's business.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    stdout::print(&text(args.filter.as_deref())?);
     Ok(Exit::Success)
 }
 

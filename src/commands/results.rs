@@ -25,6 +25,7 @@ use crate::{
     config::units,
     exit::{Exit, Failure, OrExit},
     report::duration,
+    stdout::{self, print_line},
 };
 
 /// Does what is asked of results.
@@ -35,7 +36,7 @@ pub fn run(args: &ResultArgs) -> Result<Exit, Failure> {
         ResultAction::Delete { id, look } => with_client(look, async |client| {
             client.delete(*id).await.map_err(failure)?;
             if look.json {
-                print(&json!({ "deleted": id.to_string() }).to_string());
+                print_line(json!({ "deleted": id.to_string() }));
             }
             Ok(Exit::Success)
         }),
@@ -59,16 +60,11 @@ fn with_client(
     })
 }
 
-fn print(text: &str) {
-    // A closed stdout changes nothing.
-    let _ = writeln!(io::stdout().lock(), "{text}");
-}
-
 async fn list(look: &LookArgs, client: &ResultClient) -> Result<Exit, Failure> {
     let list = client.list().await.map_err(failure)?;
     match look.json {
-        true => print(&serde_json::to_string(&list).or_exit(Exit::InputOutput)?),
-        false => print(&table(&list, SystemClock::new().unix_ms())),
+        true => print_line(serde_json::to_string(&list).or_exit(Exit::InputOutput)?),
+        false => print_line(table(&list, SystemClock::new().unix_ms())),
     }
     for result in &list.unreadable {
         eprintln!("{} is not listed: {}", result.id, result.message);
@@ -109,7 +105,7 @@ enum Sink {
 impl Sink {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Stdout => io::stdout().lock().write_all(bytes),
+            Self::Stdout => stdout::write(bytes),
             Self::File(file) => (&**file).write_all(bytes),
         }
     }
@@ -140,7 +136,7 @@ async fn get(args: &ResultGetArgs, client: &ResultClient) -> Result<Exit, Failur
     let bytes = copy(args, client, &file, &Sink::File(begun.file.clone())).await?;
     begun.take_place()?;
     if args.look.json {
-        print(&json!({ "id": args.id.to_string(), "bytes": bytes, "path": args.output }).to_string());
+        print_line(json!({ "id": args.id.to_string(), "bytes": bytes, "path": args.output }));
     }
     Ok(Exit::Success)
 }

@@ -1,7 +1,6 @@
 //! `exobus resume`: goes on with a job that ran on this machine alone and was not finished.
 
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -27,6 +26,7 @@ use crate::{
     cli::ResumeArgs,
     exit::{Exit, Failure, OrExit},
     report::about,
+    stdout::print_line,
     unfinished::{self, JobFile, Setup, Unfinished},
 };
 
@@ -103,7 +103,7 @@ pub fn run(args: &ResumeArgs) -> Result<Exit, Failure> {
     let runtime = unfinished::runtime()?;
     let (stopped, running) = unfinished_jobs(&runtime);
     if args.list {
-        list(args, &stopped.iter().map(|job| Row::new(&job.spec, &job.setup)).collect::<Vec<_>>())?;
+        list(args, &stopped.iter().map(|job| Row::new(&job.spec, &job.setup)).collect::<Vec<_>>());
         return Ok(Exit::Success);
     }
     if args.drop {
@@ -242,17 +242,12 @@ fn params<P: DeserializeOwned>(spec: &JobSpec) -> Result<P, Failure> {
     rmp_serde::from_slice(&spec.params).or_exit(Exit::InputOutput)
 }
 
-fn list(args: &ResumeArgs, rows: &[Row]) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
+fn list(args: &ResumeArgs, rows: &[Row]) {
     let now = SystemClock::new().unix_ms();
-    if args.json {
-        let _ = writeln!(stdout, "{}", json!({ "jobs": rows }));
-        return Ok(());
+    match args.json {
+        true => print_line(json!({ "jobs": rows })),
+        false => rows.iter().for_each(|row| print_line(row.for_people(now))),
     }
-    for row in rows {
-        let _ = writeln!(stdout, "{}", row.for_people(now));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::{
     interrupt::Interrupt,
     page::{Page, State},
     report::{Place, Reporter, Style, Views, command_line, count},
+    stdout::print_line,
     unfinished::{self, JobFile, Setup},
 };
 
@@ -401,13 +402,10 @@ fn program<R: DeserializeOwned>(
 impl<R> Ran<R> {
     /// Prints the summary: as JSON, or as it is for people.
     pub(super) fn print(&self, json: bool, summary: &impl Serialize, for_people: &str) -> Result<(), Failure> {
-        use std::io::Write;
-        let mut stdout = std::io::stdout().lock();
-        // A closed stdout changes nothing about the files.
-        let _ = match json {
-            true => writeln!(stdout, "{}", serde_json::to_string(summary).or_exit(Exit::InputOutput)?),
-            false => writeln!(stdout, "{for_people}"),
-        };
+        match json {
+            true => print_line(serde_json::to_string(summary).or_exit(Exit::InputOutput)?),
+            false => print_line(for_people),
+        }
         if self.failed_attempts > 0 {
             eprintln!("{} attempts failed and ran again", count(self.failed_attempts));
         }
@@ -418,7 +416,10 @@ impl<R> Ran<R> {
             eprintln!("{} tasks were done before the job was taken up again", count(self.resumed_tasks));
         }
         if self.replayed_tasks > 0 {
-            eprintln!("{} tasks ran again, since what they had made was lost", count(self.replayed_tasks));
+            eprintln!(
+                "{} tasks ran again: what they had made was lost, or was asked for again when it had been dropped",
+                count(self.replayed_tasks)
+            );
         }
         Ok(())
     }

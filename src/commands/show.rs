@@ -1,6 +1,5 @@
 //! `exobus show`: the first rows of a table, its columns, or what its files say of it.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use serde_json::json;
 use crate::cli::ShowArgs;
 use crate::exit::{Exit, Failure};
 use crate::report::{DrawnColumn, DrawnTable, ShownRows, bytes, count, counted};
+use crate::stdout::print_line;
 use crate::table::{self, LOOK_BYTES};
 
 /// Shows what was asked for.
@@ -30,8 +30,7 @@ pub fn run(args: &ShowArgs) -> Result<Exit, Failure> {
         _ => look.first_rows(args.rows as usize).map(|found| rows(&found, args)),
     }
     .map_err(source_failure)?;
-    // Whoever reads may have seen enough.
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    print_line(text);
     Ok(Exit::Success)
 }
 

@@ -1,7 +1,5 @@
 //! `exobus sort`: files of 100-byte records in, part files in key order out, or tables by columns, in this process or on a cluster.
 
-use std::io::Write;
-
 use exobus_shuffle::files::{list_inputs, validate_files};
 
 use super::{
@@ -14,6 +12,7 @@ use crate::{
     cli::SortArgs,
     exit::{Exit, Failure},
     report::{bytes, count},
+    stdout::print_line,
 };
 
 /// Sorts and prints the summary.
@@ -39,10 +38,10 @@ fn run_generated(args: &SortArgs, size: u64) -> Result<Exit, Failure> {
     let spec = args.spec(folders.inputs(), Some(folders.output()));
     let exit = planned::run_in(session, &args.job, spec, Some(&folders.describe_output()))?;
     let checked = validated(&folders)?;
-    let _ = match process.json {
-        true => writeln!(std::io::stderr().lock(), "{checked}"),
-        false => writeln!(std::io::stdout().lock(), "{checked}"),
-    };
+    match process.json {
+        true => eprintln!("{checked}"),
+        false => print_line(checked),
+    }
     Ok(exit)
 }
 

@@ -1,10 +1,6 @@
 //! `exobus submit` and `exobus schema`: jobs as files say them.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    path::Path,
-};
+use std::{fs::File, io::Read, path::Path};
 
 use exobus_actors::spec::{Plain, Plan, SPEC_BYTES_MAX, Spec, SpecError, all_schemas, kinds, nearest, program_schema};
 use serde_json::{Value, json};
@@ -13,6 +9,7 @@ use super::{planned, session::Session};
 use crate::{
     cli::{ClusterArgs, HowArgs, LookArgs, PlaceArgs, RunArgs, SchemaArgs, SubmitArgs},
     exit::{Exit, Failure, OrExit},
+    stdout::print_line,
 };
 
 /// The file that stands for stdin.
@@ -86,8 +83,7 @@ pub fn schema(args: &SchemaArgs) -> Result<Exit, Failure> {
 }
 
 fn print(value: &Value) -> Result<Exit, Failure> {
-    // A closed stdout is no failure.
-    let _ = writeln!(std::io::stdout().lock(), "{value:#}");
+    print_line(format_args!("{value:#}"));
     Ok(Exit::Success)
 }
 

@@ -13,6 +13,7 @@ use super::generate::{failure, gb_per_s, io_threads};
 use crate::cli::{FilesArgs, TableReadArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::objects::Usage;
+use crate::stdout::print_line;
 
 /// `exobus validate`
 #[derive(Debug, Clone, Args)]
@@ -61,7 +62,7 @@ pub fn run(args: ValidateArgs) -> Result<Exit, Failure> {
         let written = std::fs::write(path, summary.to_bytes());
         written.with_context(|| format!("write summary {}", path.display())).or_exit(Exit::InputOutput)?;
     }
-    println!("{}", if args.json { json(&summary, seconds) } else { text(&summary, seconds, !args.summaries) });
+    print_line(if args.json { json(&summary, seconds) } else { text(&summary, seconds, !args.summaries) });
     Ok(if summary.is_ordered() { Exit::Success } else { Exit::DataWrong })
 }
 

@@ -15,6 +15,7 @@ use super::validate::ValidateArgs;
 use crate::cli::TableReadArgs;
 use crate::exit::{Exit, Failure};
 use crate::report::counted;
+use crate::stdout::print_line;
 
 /// What reading may take, bytes: a batch, its pages, its keys.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -64,7 +65,7 @@ pub(super) fn run(args: &ValidateArgs, seconds: impl Fn() -> f64) -> Result<Exit
         bytes,
         seconds,
     };
-    println!("{}", if args.json { found.json() } else { found.text() });
+    print_line(if args.json { found.json() } else { found.text() });
     Ok(if checked.unordered == 0 && differences.is_empty() { Exit::Success } else { Exit::DataWrong })
 }
 

@@ -17,6 +17,8 @@ pub struct AnswerSummary {
     pub rows: Vec<Value>,
     /// Whether these are all.
     pub is_all: bool,
+    /// The hash of what it was planned as, 32 hexadecimal digits; empty where it was only explained.
+    pub plan: String,
     /// How many operators ran, one after the other.
     pub steps: u64,
     /// Rows that were read of tables.
@@ -48,11 +50,12 @@ impl AnswerSummary {
         (place, seconds): (&Place, f64),
     ) -> Self {
         let rows = ShownRows { schema, batches };
-        let Answered { shown, written, steps, rows_read, explained, not_online, online } = report;
+        let Answered { shown, written, steps, rows_read, plan, explained, not_online, online } = report;
         Self {
             columns: rows.columns_json(),
             rows: rows.rows_json(),
             is_all: shown.is_all,
+            plan: plan.clone(),
             steps: *steps,
             rows_read: *rows_read,
             seconds,

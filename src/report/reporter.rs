@@ -12,7 +12,7 @@ use exobus_queries::snapshot::Snapshot;
 use exobus_store::{Clock, SystemClock};
 
 use super::{Progress, Views, bars::Bars, estimates::Estimates};
-use crate::exit::Failure;
+use crate::{exit::Failure, stdout};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +146,7 @@ fn show((style, hint): (Style, &str), received: &Receiver<Message>, views: &mut 
 fn show_estimate(snapshot: &str, (estimates, as_json): (&mut Estimates, bool), bars: Option<(&mut Bars, &str)>) {
     let Ok(known) = serde_json::from_str::<Snapshot>(snapshot) else { return };
     match bars {
-        // A closed stdout is no reason to stop working.
-        _ if as_json => drop(writeln!(io::stdout().lock(), "{snapshot}")),
+        _ if as_json => stdout::print_line(snapshot),
         Some((bars, hint)) => bars.show(&known, &estimates.line(&known), hint),
         None => say(&estimates.line(&known)),
     }

@@ -30,10 +30,15 @@ mod page;
 mod paths;
 #[cfg(feature = "sql")]
 mod queries;
+#[cfg(feature = "sql")]
+mod query_output;
 mod recovery;
 mod resume;
 mod shipped;
 mod sort;
+#[cfg(feature = "sql")]
+mod sql_values;
+mod stdout;
 mod submit;
 mod submitters;
 mod support;

@@ -182,7 +182,10 @@ fn a_result_outlives_its_job_and_the_process_that_has_it_and_no_file_is_replaced
         let ended = get.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(text.as_bytes().starts_with(&half), "{way}");
-        assert!(ended.status.code() == Some(3) && said.contains("write a result: Broken pipe"), "{way}: {ended:?}");
+        assert!(
+            ended.status.code() == Some(3) && said.contains("write a result: write standard output: Broken pipe"),
+            "{way}: {ended:?}"
+        );
         assert!(!said.contains("over NATS"), "{way}: {said}");
     }
     let left = support::names(scratch.root());

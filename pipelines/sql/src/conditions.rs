@@ -94,7 +94,7 @@ fn column_type(column: &Expr, schema: &Schema) -> Option<DataType> {
     Some(schema.field_with_name(&column.name).ok()?.data_type().clone())
 }
 
-/// A value of the type of a column; floats are not: there is no literal for each of them.
+/// A value of the type of a column. Of floats there are literals of 64 bits: narrower ones would be compared as those that are nearest.
 fn literal(value: &ScalarValue, data_type: &DataType) -> Option<Literal> {
     if value.is_null() || value.data_type() != *data_type {
         return None;
@@ -108,6 +108,7 @@ fn literal(value: &ScalarValue, data_type: &DataType) -> Option<Literal> {
         | ScalarValue::TimestampMillisecond(_, None)
         | ScalarValue::TimestampMicrosecond(_, None)
         | ScalarValue::TimestampNanosecond(_, None) => Literal::Timestamp(text()?.replace('T', " ")),
+        ScalarValue::Float64(Some(value)) if value.is_finite() => Literal::Number(format!("{value:e}")),
         _ if data_type.is_integer() || data_type.is_decimal() => Literal::Number(text()?),
         _ => return None,
     })

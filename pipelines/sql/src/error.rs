@@ -119,15 +119,27 @@ impl From<DataFusionError> for SqlError {
         match error.find_root() {
             DataFusionError::SchemaError(schema, _) => match schema.as_ref() {
                 SchemaError::FieldNotFound { field, valid_fields } => {
-                    let names: Vec<&str> = valid_fields.iter().map(|column| column.name.as_str()).collect();
-                    let hint = nearest(&field.name, &names).map(|name| format!("; {}", did_you_mean(name)));
                     let span = span.or(field.spans().first());
-                    Self::new(format!("no column {}{}", field.name, hint.unwrap_or_default())).at_span(span)
+                    let of_others = valid_fields.iter().find(|column| column.name == field.name);
+                    let (said, hint) = match (&field.relation, of_others) {
+                        (Some(table), Some(other)) => (format!("{table}.{}", field.name), Some(other.flat_name())),
+                        _ => {
+                            let names: Vec<&str> = valid_fields.iter().map(|column| column.name.as_str()).collect();
+                            (field.name.clone(), nearest(&field.name, &names).map(str::to_owned))
+                        }
+                    };
+                    let hint = hint.map(|name| format!("; {}", did_you_mean(&name))).unwrap_or_default();
+                    Self::new(format!("no column {said}{hint}")).about(&[&field.name]).at_span(span)
                 }
                 other => Self::new(other.to_string()).at_span(span),
             },
             DataFusionError::SQL(parsed, _) => Self::parsed(&parsed.to_string()),
-            root => Self::new(plainly(&root.strip_backtrace())).at_span(span),
+            root => {
+                let text = plainly(&root.strip_backtrace());
+                let words = words_of(&text);
+                let what = of_call(&text).unwrap_or(text);
+                Self { about: words, ..Self::new(what) }.at_span(span)
+            }
         }
     }
 }
@@ -142,6 +154,33 @@ impl SqlError {
         });
         placed.unwrap_or_else(|| Self::new(text))
     }
+}
+
+/// What a function takes, which another one says in more words.
+fn of_call(text: &str) -> Option<String> {
+    let between = |before: &str, behind: &str| Some(text.split_once(before)?.1.split_once(behind)?.0);
+    const HINT: &str = "CAST(.. AS ..) makes another type of a value";
+    if let Some(call) = between("No function matches the given name and argument types '", "'") {
+        return Some(format!("there is no {call}; {HINT}"));
+    }
+    let name = between("unction '", "' failed to match any signature")?;
+    if let Some(count) = between("expects ", " arguments but received") {
+        return Some(format!("{name}() takes {count} of them: it has another number of arguments"));
+    }
+    Some(format!("there is no {name}({}); {HINT}", between("(DataType: ", ")")?))
+}
+
+/// Words which an error may be about: names in quotes, without that of their table, and clauses.
+fn words_of(text: &str) -> Vec<String> {
+    let quoted = text.split('\'').skip(1).step_by(2);
+    let names =
+        quoted.map(|name| name.rsplit('.').next().unwrap_or(name).split('(').next().unwrap_or(name).to_lowercase());
+    let small = text.to_lowercase();
+    let clauses = ["order by", "group by", "limit", "offset", "like", "between", "where", "having", "substr"];
+    let clauses = clauses.into_iter().filter(|clause| small.contains(clause)).map(str::to_owned);
+    let last = small.rsplit(' ').next().filter(|_| small.starts_with("unsupported")).map(str::to_owned);
+    let filter = small.contains("filter with non-boolean").then(|| "where".to_owned());
+    names.chain(filter).chain(clauses).chain(last).collect()
 }
 
 /// An error of DataFusion without the words by which it calls kinds of its errors, and with types as tables call them.
@@ -164,6 +203,13 @@ pub(crate) fn plainly(text: &str) -> String {
         text = rest;
     }
     let text = TYPES.iter().fold(text.to_owned(), |text, (kind, name)| text.replace(kind, name));
+    let text = text.replace("While expanding wildcard, column", "column");
+    if text.starts_with("getFieldAccess") {
+        return "elements and fields of values have no operator here".to_owned();
+    }
+    // Trees of the parser, and where somebody else takes reports of faults, help nobody.
+    let end = [" Substring {", "\nThis issue was likely caused by a bug"].iter().filter_map(|cut| text.find(cut)).min();
+    let text = end.map_or(text.as_str(), |end| &text[..end]).to_owned();
     let mut letters = text.chars();
     match letters.next() {
         // A sentence behind a place begins small, unless its first word is a name.
@@ -188,6 +234,34 @@ mod tests {
         assert_eq!(of(&["over", "NOT IN", "select"]), "line 1, column 7: x");
         assert_eq!(of(&["in not"]), "x");
         assert_eq!(SqlError::new("x").at(3, 2).about(&["a"]).placed_by(&text).to_string(), "line 3, column 2: x");
+    }
+
+    #[test]
+    fn what_others_say_at_length_is_told_in_a_line() {
+        let said = |text: &str| {
+            let error = SqlError::from(DataFusionError::Plan(text.to_owned()));
+            (error.what.clone(), error.about)
+        };
+        let (what, about) = said(
+            "Failed to coerce arguments to satisfy a call to 'bool_and' function: coercion failed. No function matches the given name and argument types 'bool_and(Utf8View)'. You might need to add explicit type casts.",
+        );
+        assert_eq!(what, "there is no bool_and(text); CAST(.. AS ..) makes another type of a value");
+        assert_eq!(about[..2], ["bool_and", "bool_and"]);
+        let many = "Function 'sum' failed to match any signature, errors: Error during planning: Function 'sum' ";
+        let (what, _) = said(&format!("{many}requires Decimal, but received String (DataType: Utf8View)."));
+        assert_eq!(what, "there is no sum(text); CAST(.. AS ..) makes another type of a value");
+        let (what, _) = said(&format!("{many}expects 1 arguments but received 2"));
+        assert_eq!(what, "sum() takes 1 of them: it has another number of arguments");
+        let (what, about) = said("Cannot create filter with non-boolean predicate 't.lang' returning Utf8View");
+        assert_eq!(
+            (what.as_str(), &about[0]),
+            ("cannot create filter with non-boolean predicate 't.lang' returning text", &"lang".to_owned())
+        );
+        assert_eq!(said("Unsupported SQL type FOO").1, ["foo"]);
+        assert_eq!(
+            said("substring without for/from is not valid Substring { expr: x }").0,
+            "substring without for/from is not valid"
+        );
     }
 
     #[test]

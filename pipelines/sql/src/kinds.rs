@@ -30,8 +30,8 @@ const OWN: [Field; 6] = [
     ),
     Field::new(
         "directory",
-        Takes::Reads,
-        "[\"/data\"]",
+        Takes::Text,
+        "\"/data\"",
         "The folder of files whose names in the query do not begin with one. Unless it is said, names begin with `/` or say their store.",
     ),
     Field::new(
@@ -51,7 +51,7 @@ const OWN: [Field; 6] = [
         "rows",
         Takes::Number(0, 1_000_000),
         "1000",
-        "How many rows of the answer the job returns, at most, and no more than 4 MiB of them, where it has no `output`.",
+        "How many rows of the answer the job returns, at most, and no more than 4 MiB of them (some 200 KiB on a cluster, where results are logged), where it has no `output`.",
     )
     .or("100"),
 ];
@@ -89,7 +89,10 @@ fn explain(fields: &Fields<'_>) -> Result<Plan, SpecError> {
 fn asked(fields: &Fields<'_>, text: &str) -> Result<SqlQuery, SpecError> {
     let parsed = text::parse(text).map_err(|error| invalid("sql", error.to_string()))?;
     let named = named(fields)?;
-    let directory = fields.paths("directory").into_iter().next();
+    let directory = fields.text("directory").map(PathBuf::from);
+    if let Some(other) = directory.as_ref().filter(|directory| directory.is_relative()) {
+        return Err(invalid("directory", format!("{}: a folder begins with `/` here", other.display())));
+    }
     let tables = TableNames { named: &named, directory: directory.as_deref() }.resolved(&parsed);
     let tables = tables.map_err(|error| invalid("sql", error.to_string()))?;
     let output = fields.path("output");

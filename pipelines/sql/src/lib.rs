@@ -5,7 +5,7 @@
 //!
 //! - [`text`]: the text as a tree, and which tables it names;
 //! - [`catalog`]: these tables, and all functions;
-//! - [`logical`]: the query as DataFusion has it;
+//! - [`logical`], [`dialect`]: the query as DataFusion has it, and where it means something else;
 //! - [`lower`], [`conditions`]: the same as operators that there are, and as conditions that tables have;
 //! - [`plan`]: these operators;
 //! - [`rows`]: what becomes of rows one by one: the language of [`exobus_tables::reading::Computed`];
@@ -17,6 +17,7 @@ mod answer;
 mod average;
 mod catalog;
 mod conditions;
+mod dialect;
 mod error;
 pub mod kinds;
 mod logical;

@@ -22,6 +22,7 @@ use exobus_tables::hint::{did_you_mean, nearest};
 
 use crate::SqlError;
 use crate::catalog::{Catalog, Context};
+use crate::dialect::as_meant;
 use crate::rows::constant_error;
 use crate::text::Parsed;
 
@@ -32,7 +33,10 @@ pub(crate) fn logical(parsed: Parsed, catalog: &Catalog, now: Option<i64>) -> Re
     options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
     options.sql_parser.collect_spans = true;
     let options = Arc::new(options);
-    let context = Context::new(catalog, options.as_ref().clone());
+    // A literal of a time with a zone has one; now() has none, and is that of UTC.
+    let mut of_literals = options.as_ref().clone();
+    of_literals.execution.time_zone = Some("+00:00".to_owned());
+    let context = Context::new(catalog, of_literals);
     let said = ParserOptions::new()
         .with_collect_spans(true)
         .with_parse_float_as_decimal(true)
@@ -41,6 +45,7 @@ pub(crate) fn logical(parsed: Parsed, catalog: &Catalog, now: Option<i64>) -> Re
     let bound = planner.sql_statement_to_plan(Statement::Query(parsed.query));
     let bound = bound.map_err(|error| with_function(error.into(), &context))?;
     check_size(&bound)?;
+    let bound = as_meant(bound)?;
     let analyzed = Analyzer::new().execute_and_check(bound, &options, |_, _| {})?;
     check(&analyzed)?;
     let config = OptimizerContext::new_with_config_options(options).without_query_execution_start_time();

@@ -11,7 +11,7 @@ use exobus_tables::semantics::KeyColumn;
 use serde::{Deserialize, Serialize};
 
 /// The version of plans that is written here: another release does no other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What is done for a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,8 +112,8 @@ pub struct Answer {
     pub slice: Slice,
     /// The names of the columns, in their order.
     pub columns: Vec<String>,
-    /// What is answered of groups, where it is computed of their aggregates alone: it is shown before all are known.
-    pub online: Option<OnlineAnswer>,
+    /// What is answered of groups, which is shown before all are known; or why not.
+    pub online: Result<OnlineAnswer, String>,
 }
 
 impl Slice {
@@ -148,6 +148,17 @@ impl Step {
 }
 
 impl Plan {
+    /// # Errors
+    /// Another release has planned it.
+    pub(crate) fn check_version(&self) -> Result<(), String> {
+        match self.version {
+            VERSION => Ok(()),
+            other => Err(format!(
+                "the query was planned as version {other}, and this release does version {VERSION}: ask it again"
+            )),
+        }
+    }
+
     /// Whether a step joins tables.
     pub(crate) fn has_join(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Join { .. }))
@@ -173,22 +184,19 @@ impl Plan {
     ///
     /// # Errors
     /// Why not.
-    pub fn online(&self) -> Result<Option<&OnlineAnswer>, &'static str> {
+    pub fn online(&self) -> Result<Option<&OnlineAnswer>, &str> {
         match self.last_group() {
             Some((before, Rows { beside, .. })) if before == 0 || !beside.is_empty() => {
                 let is_in_order = before + 1 < self.steps.len();
                 let Answer { rows, slice, online, .. } = &self.answer;
                 match (&rows.computed, online) {
-                    _ if rows.filter.is_some() => Err("groups are left out by what is computed of them"),
                     _ if slice.skip > 0 => Err("OFFSET leaves out rows of which is not known yet which they are"),
                     _ if is_in_order && slice.rows.is_some() => Err(
                         "the first rows are by what is computed of groups, of which is not known yet which they are",
                     ),
                     (None, _) if rows.select.is_none() && !is_in_order => Ok(None),
-                    (_, Some(online)) => Ok(Some(online)),
-                    _ => {
-                        Err("what is computed of its aggregates is more than sums, differences, products and quotients")
-                    }
+                    (_, Ok(online)) => Ok(Some(online)),
+                    (_, Err(why)) => Err(why),
                 }
             }
             _ => Err(match self.steps.first() {
@@ -300,5 +308,30 @@ impl fmt::Display for Slice {
             write!(f, ", without the first {} rows", self.skip)?;
         }
         self.rows.map_or(Ok(()), |rows| write!(f, ", {rows} rows at most"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_another_version_is_not_done() {
+        let rows = Rows {
+            origin: Origin::Table(0),
+            filter: None,
+            computed: None,
+            select: None,
+            beside: Vec::new(),
+            said: String::new(),
+        };
+        let online = Err("it says nothing of groups".to_owned());
+        let answer = Answer { rows, slice: Slice::default(), columns: vec!["x".to_owned()], online };
+        let plan = Plan { version: VERSION, steps: Vec::new(), answer };
+        assert_eq!(plan.check_version(), Ok(()));
+        let bytes = rmp_serde::to_vec_named(&Plan { version: VERSION + 1, ..plan }).unwrap();
+        let other: Plan = rmp_serde::from_slice(&bytes).unwrap();
+        let refused = other.check_version().unwrap_err();
+        assert!(refused.contains(&format!("planned as version {}", VERSION + 1)), "{refused}");
     }
 }

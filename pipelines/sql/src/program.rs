@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use exobus_actors::futures::Futures;
+use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::JobId;
 use exobus_actors::program;
 use exobus_actors::registry::{Paths, TaskContext, TaskError};
@@ -25,9 +25,10 @@ use exobus_tables::reading::{Beside, Computed, ReadOptions};
 use exobus_tables::sinks::{Compression, OutputFormat};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use twox_hash::XxHash3_128;
 
 pub use crate::answer::Shown;
-use crate::answer::{FirstRowsParams, LOOK_BYTES, first_rows, remove};
+use crate::answer::{FirstRowsParams, LOOK_BYTES, first_rows, remove, shown_bytes_max};
 use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION};
 use crate::rows::{Measured, measure};
 use crate::{Catalog, text};
@@ -85,6 +86,9 @@ pub struct Answered {
     pub steps: u64,
     /// Rows that were read of tables.
     pub rows_read: u64,
+    /// The hash of what it was planned as, 32 hexadecimal digits: the same for the same query of the same tables, asked at the same time of the same release.
+    #[serde(default)]
+    pub plan: String,
     /// How it is done, where that was asked.
     pub explained: Option<String>,
     /// Why nothing was shown before the answer was there, though that was asked for.
@@ -97,7 +101,7 @@ pub struct Answered {
 ///
 /// # Errors
 /// What is wrong with it, with its place; what it asks for that there is no operator for; those of jobs over tables.
-#[program(name = "query.sql", version = 1, give_back = give_back, paths = paths)]
+#[program(name = "query.sql", version = 2, give_back = give_back, paths = paths)]
 pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobError> {
     let mut params = params;
     let folder = params.scratch.join(futures.job().to_string());
@@ -121,12 +125,7 @@ pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobEr
         Planned::Plan { plan, looking_up, explains } => (plan, looking_up, explains || params.explains),
         Planned::Refused(what) => return Err(JobError::request(what)),
     };
-    if plan.version != VERSION {
-        let (version, what) = (plan.version, "ask it again");
-        let what =
-            format!("the query was planned as version {version}, and this release does version {VERSION}: {what}");
-        return Err(JobError::program(what));
-    }
+    plan.check_version().map_err(JobError::program)?;
     if explains {
         let names: Vec<String> = params.tables.iter().map(|table| table.name.clone()).collect();
         let online = match (plan.online(), &looking_up) {
@@ -140,8 +139,16 @@ pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobEr
         let explained = format!("{}\n    {online}", plan.describe(&names));
         return Ok(Answered { explained: Some(explained), ..Answered::default() });
     }
-    let run = Run { futures: &futures, params: &params, folder, beside_bytes: 0 };
-    run.answer_by(&plan, looking_up.as_deref()).await
+    let hash = hash_of(&(&plan, &looking_up))?;
+    let run = Run { futures: &futures, params: &params, asked, folder, beside_bytes: 0 };
+    let answered = run.answer_by(&plan, looking_up.as_deref()).await?;
+    Ok(Answered { plan: hash, ..answered })
+}
+
+/// The xxh3-128 of what a query is planned as, 32 hexadecimal digits.
+fn hash_of(planned: &impl Serialize) -> Result<String, JobError> {
+    let bytes = rmp_serde::to_vec(planned).map_err(JobError::program)?;
+    Ok(format!("{:032x}", XxHash3_128::oneshot(&bytes)))
 }
 
 /// What `make_plan` is told. Its only argument is the text of the query, the names of its tables with the layouts of their rows, and how many bytes these have.
@@ -159,11 +166,18 @@ enum Planned {
     Refused(String),
 }
 
+/// What was asked: the text, the names of its tables with the layouts of their rows, and how many bytes these have.
+type Asked = (String, Vec<(String, ByteBuf)>, Vec<u64>);
+
+/// The first argument of a task of a query.
+pub(crate) fn asked(context: &TaskContext<'_>) -> Result<Asked, TaskError> {
+    rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)
+}
+
 /// Plans a query: once, as long as what comes of it is not lost. A plan that is made again and is another one, by another release, ends the job (law 4).
-#[task(name = "query.plan", deterministic = true)]
+#[task(name = "query.plan", version = 2, deterministic = true)]
 fn make_plan(context: &mut TaskContext<'_>, params: PlanParams) -> Result<Planned, TaskError> {
-    let (text, tables, bytes): (String, Vec<(String, ByteBuf)>, Vec<u64>) =
-        rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)?;
+    let (text, tables, bytes) = asked(context)?;
     let mut catalog = Catalog::default();
     for (name, layout) in &tables {
         catalog.add(name, Layout::decode(layout).map_err(TaskError::fatal)?.schema().clone());
@@ -206,6 +220,8 @@ const LOOK_UPS_BATCH_BYTES_MAX: u64 = 16 << 20;
 struct Run<'a> {
     futures: &'a Futures,
     params: &'a SqlQuery,
+    /// What was asked: with the layouts of the tables.
+    asked: ObjectRef,
     /// Of what steps write.
     folder: PathBuf,
     /// Bytes of memory that it takes to look rows up in what steps have written.
@@ -358,10 +374,17 @@ impl Run<'_> {
             wanted = wanted.min(end - slice.skip);
         }
         let (count, partial) = (wanted.min(self.params.rows_shown), self.params.partial);
-        let params = FirstRowsParams { inputs, partial, reading, rows: count };
+        let table = match rows.origin {
+            Origin::Table(table) if slice.skip == 0 => Some(table),
+            _ => None,
+        };
+        let bytes = shown_bytes_max(self.futures.home(), &answered)?;
+        let params = FirstRowsParams { inputs, partial, reading, rows: count, bytes, table };
         let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
-        let mut shown: Shown =
-            self.futures.get_value(&self.futures.submit_with(first_rows, &params, &[], options)?).await?;
+        let mut shown: Shown = self
+            .futures
+            .get_value(&self.futures.submit_with(first_rows, &params, &[self.asked.arg()], options)?)
+            .await?;
         // As many as were asked for are all that there are to be.
         shown.is_all |= shown.rows == count && slice.rows.is_some_and(|rows| rows <= count);
         answered.shown = shown;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use datafusion_sql::sqlparser::ast::{
-    Distinct, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Spanned as _, Statement,
-    TableFactor, VisitMut as _, VisitorMut, With,
+    CastKind, DataType, Distinct, ExactNumberInfo, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    SetExpr, Spanned as _, Statement, TableFactor, Value, ValueWithSpan, VisitMut as _, VisitorMut, With,
 };
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::keywords::Keyword;
@@ -274,6 +274,25 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
+    /// A number with an exponent is a float; without one it is a decimal.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Value(ValueWithSpan { value, .. }) = expr
+            && let Value::Number(text, _) = value
+            && text.contains(['e', 'E'])
+        {
+            *value = Value::SingleQuotedString(std::mem::take(text));
+            let data_type = DataType::Double(ExactNumberInfo::None);
+            *expr = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(expr.clone()),
+                data_type,
+                array: false,
+                format: None,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let what = match select {
             Select { distinct: Some(Distinct::On(_)), .. } => {
@@ -326,6 +345,9 @@ impl VisitorMut for Names {
         }
         if named.is_some() {
             return ControlFlow::Continue(());
+        }
+        if folded.is_empty() {
+            return Self::refused("a table has a name, or files in quotes", start);
         }
         let name = self.quoted.get(&(start.line, start.column)).cloned().unwrap_or(folded);
         *relation = ObjectName::from(vec![Ident { quote_style: Some('"'), value: name.clone(), span: ident.span }]);

@@ -9,8 +9,6 @@ mod programs;
 mod shuffle;
 mod spill;
 
-use std::io::Write as _;
-
 use exobus_actors::ids::NodeId;
 use exobus_actors::node::Node;
 use exobus_actors::protocol::host::JobEnd;
@@ -25,6 +23,7 @@ use crate::cluster;
 use crate::config::{NodeConfig, Overrides};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
+use crate::stdout::print_line;
 use crate::temporary::Temporary;
 
 /// Measures and prints.
@@ -69,12 +68,10 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
 /// Prints named figures as lines, or as one JSON object.
 fn print<T: Serialize>(json: bool, figures: &T) -> Result<Exit, Failure> {
     let value = serde_json::to_value(figures).or_exit(Exit::InputOutput)?;
-    let mut stdout = std::io::stdout().lock();
-    // A closed stdout changes nothing about what was measured.
-    let _ = match (json, value.as_object()) {
-        (false, Some(fields)) => fields.iter().try_for_each(|(name, value)| writeln!(stdout, "{name:<28} {value}")),
-        _ => writeln!(stdout, "{value}"),
-    };
+    match (json, value.as_object()) {
+        (false, Some(fields)) => fields.iter().for_each(|(name, value)| print_line(format_args!("{name:<28} {value}"))),
+        _ => print_line(value),
+    }
     Ok(Exit::Success)
 }
 

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Schema};
+use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Column, DFSchema, ScalarValue};
-use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams, BinaryExpr};
+use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams, BinaryExpr, InList};
 use datafusion_expr::{Expr, ExprSchemable as _, Operator, cast, lit, logical_plan, when};
 use exobus_queries::online::OfAggregates;
 use exobus_tables::aggregates::{Aggregate, Function};
+use exobus_tables::expression::Expression;
 
 use super::projected::Projected;
 use super::relation::Relation;
 use super::{Draft, Group, Input, Lowering};
 use crate::SqlError;
+use crate::conditions;
 use crate::plan::Origin;
 use crate::rows::{viewed, viewed_type};
 
@@ -186,6 +189,50 @@ impl Group {
             },
             _ => return None,
         })
+    }
+
+    /// What rows over what is written have to meet: as one condition of tables, and the others.
+    pub(super) fn conditions(&self, relation: &Relation) -> (Option<Expression>, Vec<Expr>) {
+        let of_own_type = |condition: &Expr| {
+            let own = condition.clone().transform_up(|expr| Ok(self.with_own_type(expr, &relation.schema)));
+            own.map_or_else(|_| condition.clone(), |own| own.data)
+        };
+        let (having, others) = conditions::split(relation.keep.iter().map(of_own_type).collect(), &relation.schema);
+        if others.is_empty() { (having, others) } else { (None, relation.keep.clone()) }
+    }
+
+    /// A comparison of an aggregate of the type that the query has for it with constants, as one of the aggregate itself.
+    fn with_own_type(&self, expr: Expr, schema: &Schema) -> Transformed<Expr> {
+        let own = |of: &Expr| {
+            let name = self.cast_of(of)?;
+            let data_type = schema.field_with_name(&name).ok()?.data_type().clone();
+            Some((column(&name), data_type))
+        };
+        let constant = |of: &Expr, own: &DataType| {
+            let Expr::Literal(value, _) = of else { return None };
+            // A type that does not have the value has another one for it, or none.
+            let other = value.cast_to(own).ok()?;
+            (other.cast_to(&value.data_type()).ok()? == *value).then(|| Expr::Literal(other, None))
+        };
+        let compared = |one: &Expr, other: &Expr| {
+            let (column, data_type) = own(one)?;
+            Some((Box::new(column), Box::new(constant(other, &data_type)?)))
+        };
+        let changed = match &expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (compared(left, right), compared(right, left)) {
+                (Some((left, right)), _) => Some(Expr::BinaryExpr(BinaryExpr { left, op: *op, right })),
+                (_, Some((right, left))) => Some(Expr::BinaryExpr(BinaryExpr { left, op: *op, right })),
+                _ => None,
+            },
+            Expr::InList(InList { expr, list, negated }) => own(expr).and_then(|(column, data_type)| {
+                let list = list.iter().map(|one| constant(one, &data_type)).collect::<Option<_>>()?;
+                Some(Expr::InList(InList { expr: Box::new(column), list, negated: *negated }))
+            }),
+            Expr::IsNull(of) => own(of).map(|(column, _)| Expr::IsNull(Box::new(column))),
+            Expr::IsNotNull(of) => own(of).map(|(column, _)| Expr::IsNotNull(Box::new(column))),
+            _ => None,
+        };
+        changed.map_or_else(|| Transformed::no(expr), Transformed::yes)
     }
 
     /// The aggregate of which this is nothing but the type that the query has for it.

@@ -29,7 +29,6 @@ use self::projected::{Projected, without_number};
 use self::relation::Relation;
 use crate::SqlError;
 use crate::catalog::Catalog;
-use crate::conditions;
 use crate::plan::{Answer, Origin, Plan, Slice, Step, VERSION};
 use crate::rows::{First, LookUp};
 
@@ -110,6 +109,9 @@ fn names(plan: &LogicalPlan, relation: &Relation, written: &Written) -> Vec<Stri
     }
     names
 }
+
+/// Why nothing is shown early.
+const NO_GROUPS: &str = "it says nothing of groups, or not as the last thing it does";
 
 /// Steps of a query at most.
 const STEPS_MAX: usize = 200;
@@ -317,8 +319,9 @@ impl<'a> Lowering<'a> {
     /// Rows whose number in their part is small.
     fn first_of_parts(&mut self, predicate: Expr, window: &Window) -> Result<Relation, SqlError> {
         let refused = || SqlError::new(NO_WINDOW).about(&["over"]);
-        let [Expr::WindowFunction(function)] = window.window_expr.as_slice() else { return Err(refused()) };
-        let WindowFunction { fun, params } = function.as_ref();
+        let [function] = window.window_expr.as_slice() else { return Err(refused()) };
+        let Expr::WindowFunction(function) = function.clone().unalias() else { return Err(refused()) };
+        let WindowFunction { fun, params } = *function;
         let is_number = matches!(fun, WindowFunctionDefinition::WindowUDF(function) if function.name() == "row_number");
         if !is_number || params.filter.is_some() {
             return Err(refused());
@@ -406,6 +409,8 @@ impl<'a> Lowering<'a> {
             });
             First { order: order.collect(), rows }
         });
+        let mut relation = relation;
+        self.leave_out_groups(&mut relation);
         let before = relation.clone();
         let (step, schema) =
             self.step(relation, columns, |input| Draft::Sort { input: Input { first, ..input }, key })?;
@@ -440,7 +445,7 @@ impl<'a> Lowering<'a> {
         let per = per.filter(|per| per.iter().all(|per| group.by.contains(per)));
         let order_by: Option<Vec<KeyColumn>> =
             order.iter().map(|ordered| Some(ordered.key(named(&ordered.expr)?))).collect();
-        let (having, others) = conditions::split(relation.keep.clone(), &relation.schema);
+        let (having, others) = group.conditions(&relation);
         match (per, order_by, others.is_empty()) {
             (Some(per), Some(order_by), true) => {
                 group.top = Some(Top { rows: most, order_by, per });
@@ -510,15 +515,28 @@ impl<'a> Lowering<'a> {
     fn answer(mut self, mut relation: Relation, plan: &LogicalPlan, written: &Written) -> Result<Plan, SqlError> {
         without_number(relation.columns.iter())?;
         self.as_aggregated(&mut relation);
+        self.leave_out_groups(&mut relation);
         let names = names(plan, &relation, written);
         self.name_groups(&mut relation, &names);
         let mut columns = Projected::default();
         names.iter().zip(&relation.columns).for_each(|(name, column)| columns.push(name.clone(), column.clone()));
-        let online = self.shown_online(&relation, &names);
+        let online = self.shown_online(&relation, &names).map_err(str::to_owned);
         let slice = relation.slice;
         let rows = relation.read(columns).rows()?;
         let steps = self.drafts.into_iter().map(Draft::step).collect::<Result<_, _>>()?;
         Ok(Plan { version: VERSION, steps, answer: Answer { rows, slice, columns: names, online } })
+    }
+
+    /// Leaves groups out where they are made, where conditions of tables say which.
+    fn leave_out_groups(&mut self, relation: &mut Relation) {
+        let Origin::Steps(steps) = &relation.origin else { return };
+        let [step] = steps[..] else { return };
+        let is_shared = self.shared.contains(&step);
+        let Draft::Group(group) = &mut self.drafts[step] else { return };
+        if is_shared || group.top.is_some() || group.having.is_some() {
+            return;
+        }
+        (group.having, relation.keep) = group.conditions(relation);
     }
 
     /// Leaves aggregates of the last step of the type that they have there, which holds all their values, where the answer is to have no other.
@@ -533,8 +551,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What is answered of the groups of the last step, or of the last but one where that puts them in order, where each column is one that tells them apart or is computed of their aggregates as estimates are.
-    fn shown_online(&self, relation: &Relation, names: &[String]) -> Option<OnlineAnswer> {
+    /// What is answered of the groups of the last step, or of the last but one where that puts them in order, where each column is one that tells them apart or is computed of their aggregates as estimates are; or why not.
+    fn shown_online(&self, relation: &Relation, names: &[String]) -> Result<OnlineAnswer, &'static str> {
         let is_of = |origin: &Origin, step: usize| *origin == Origin::Steps(vec![step]);
         let ordered = self.ordered.as_ref().filter(|ordered| is_of(&relation.origin, ordered.step));
         let (of_groups, columns) = match ordered {
@@ -548,21 +566,22 @@ impl<'a> Lowering<'a> {
                         }
                         _ => Ok(Transformed::no(expr)),
                     };
-                    Some(expr.clone().transform_up(put).ok()?.data)
+                    expr.clone().transform_up(put).map(|put| put.data)
                 };
-                (before, relation.columns.iter().map(before_sort).collect::<Option<Vec<_>>>()?)
+                let columns = relation.columns.iter().map(before_sort).collect::<Result<_, _>>();
+                (before, columns.map_err(|_| NO_GROUPS)?)
             }
         };
-        let Origin::Steps(steps) = &of_groups.origin else { return None };
-        let [step] = steps[..] else { return None };
-        let Draft::Group(group) = &self.drafts[step] else { return None };
+        let Origin::Steps(steps) = &of_groups.origin else { return Err(NO_GROUPS) };
+        let [step] = steps[..] else { return Err(NO_GROUPS) };
+        let Draft::Group(group) = &self.drafts[step] else { return Err(NO_GROUPS) };
         if !relation.keep.is_empty() || !of_groups.keep.is_empty() {
-            return None;
+            return Err("HAVING does more than to compare aggregates with constants");
         }
         // The first groups of some order are those that are shown, in that order.
         let ordered = ordered.filter(|_| group.top.is_none());
         let order_by = ordered.and_then(|ordered| ordered.key.clone()).unwrap_or_default();
-        let mut answer = OnlineAnswer { keys: Vec::new(), values: Vec::new(), order_by };
+        let mut answer = OnlineAnswer { keys: Vec::new(), values: Vec::new(), order_by, computed: None };
         for (name, column) in names.iter().zip(&columns) {
             let key = match column {
                 Expr::Column(column) => group.by.iter().position(|by| *by == column.name),
@@ -570,10 +589,20 @@ impl<'a> Lowering<'a> {
             };
             match key {
                 Some(key) => answer.keys.push((name.clone(), key)),
-                None => answer.values.push((name.clone(), group.of_aggregates(column, &of_groups.schema)?)),
+                None => match group.of_aggregates(column, &of_groups.schema) {
+                    Some(value) => answer.values.push((name.clone(), value)),
+                    None => {
+                        return Err(
+                            "what is computed of its aggregates is more than sums, differences, products and quotients that are not cut off (those of whole numbers are: 1.0 * a / b)",
+                        );
+                    }
+                },
             }
         }
-        Some(answer)
+        let mut known = Projected::default();
+        names.iter().zip(columns).for_each(|(name, column)| known.push(name.clone(), column));
+        answer.computed = of_groups.clone().read(known).rows().map_err(|_| NO_GROUPS)?.computed;
+        Ok(answer)
     }
 
     /// Calls what the last step says of groups as the answer does, where that is all that is done of it.

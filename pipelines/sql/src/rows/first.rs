@@ -1,16 +1,14 @@
 //! Rows of a batch that may be among the first ones of all in some order.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float16Type, Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow_array::{Array as _, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::sort::{LexicographicalComparator, SortColumn, lexsort_to_indices};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::filter::filter_record_batch;
 
+use super::floats::as_ordered;
 use super::{BoundFirst, evaluated};
 
 impl BoundFirst {
@@ -61,27 +59,4 @@ fn is_ordered_alike(data_type: &DataType) -> bool {
     use DataType::*;
     let is_text = matches!(data_type, Utf8 | Utf8View | LargeUtf8 | Binary | BinaryView | LargeBinary | Boolean);
     is_text || data_type.is_numeric() || data_type.is_temporal() && !matches!(data_type, Interval(_))
-}
-
-/// With one zero, and one NaN, which is the greatest: as keys of tables have floats.
-fn as_ordered(values: ArrayRef) -> ArrayRef {
-    macro_rules! canonical {
-        ($kind:ty, $float:ty, $zero:expr) => {
-            Arc::new(values.as_primitive::<$kind>().unary::<_, $kind>(|value| {
-                if value == $zero {
-                    $zero
-                } else if value.is_nan() {
-                    <$float>::NAN
-                } else {
-                    value
-                }
-            }))
-        };
-    }
-    match values.data_type() {
-        DataType::Float16 => canonical!(Float16Type, half::f16, half::f16::ZERO),
-        DataType::Float32 => canonical!(Float32Type, f32, 0.0),
-        DataType::Float64 => canonical!(Float64Type, f64, 0.0),
-        _ => values,
-    }
 }

@@ -4,6 +4,7 @@
 
 mod constants;
 mod first;
+mod floats;
 mod looked_up;
 mod scalar;
 
@@ -31,6 +32,7 @@ use serde_bytes::ByteBuf;
 use crate::error::plainly;
 
 pub use self::constants::{Constants, NoConstants};
+use self::floats::compared_as_keys;
 pub use self::looked_up::LookUp;
 use self::looked_up::{BoundLookUp, LookedUp};
 pub(crate) use self::looked_up::{Measured, measure};
@@ -42,7 +44,7 @@ pub use self::scalar::{NoScalar, Scalar, Unary};
 pub const LANGUAGE: &str = "sql.plan";
 
 /// The version of what is written here: another release reads no other.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 inventory::submit! {
     Language { name: LANGUAGE, bind, reads }
@@ -282,7 +284,7 @@ pub(crate) fn bind(program: &[u8], columns: &SchemaRef) -> Result<DynComputation
     Ok(Arc::new(Bound { read, looked_up: tables, keep, columns: bound, schema, first, at_a_time }))
 }
 
-/// An expression that can be worked out: what does not fit the type of a sum, a difference or a product is an error.
+/// An expression that can be worked out: what does not fit the type of a sum, a difference or a product is an error, and floats compare as keys of tables.
 fn physical(expression: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
     let (properties, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let checked = |expression: Arc<dyn PhysicalExpr>| match expression.downcast_ref::<BinaryExpr>() {
@@ -291,7 +293,8 @@ fn physical(expression: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr
         }
         _ => Ok(Transformed::no(expression)),
     };
-    Ok(create_physical_expr(expression, schema, &properties, &context)?.transform_up(checked)?.data)
+    let expression = compared_as_keys(expression.clone(), schema)?;
+    Ok(create_physical_expr(&expression, schema, &properties, &context)?.transform_up(checked)?.data)
 }
 
 /// Why an expression of no column has no value; `None`: it has one, or nobody knows before rows are there.
@@ -400,5 +403,25 @@ impl Bound {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         RecordBatch::try_new_with_options(schema, columns, &options).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion_common::Column;
+
+    use super::*;
+
+    #[test]
+    fn what_another_release_has_planned_for_rows_is_refused() {
+        let columns = [("x".to_owned(), Expr::Column(Column::new_unqualified("x")))];
+        let planned = Planned { columns: &columns, ..Planned::default() };
+        let Computed { program, .. } = planned.computed().unwrap();
+        let mut program: Program = rmp_serde::from_slice(&program).unwrap();
+        let bytes = |program: &Program| rmp_serde::to_vec_named(program).unwrap();
+        assert_eq!(Program::decode(&bytes(&program)).unwrap(), program);
+        program.version += 1;
+        let refused = Program::decode(&bytes(&program)).unwrap_err();
+        assert!(refused.contains(&format!("reads version {VERSION}: plan it again")), "{refused}");
     }
 }

@@ -72,12 +72,17 @@ class Draft:
             lambda: f"({one} - {rng.randrange(50)})",
             lambda: f"({one} * {rng.choice(['2', '0.5', '-1'])})",
             lambda: f"abs({one})",
-            lambda: f"coalesce({one}, {rng.randrange(9)})",
+            lambda: f"coalesce({one}, {self.constant(9)})",
             lambda: f"CASE WHEN {self.condition(depth - 1)} THEN {one} ELSE {other} END",
             lambda: f"length({self.text(depth - 1)})",
             lambda: f"CAST(extract({rng.choice(['year', 'month', 'day'])} FROM {self.date()}) AS BIGINT)",
             lambda: f"CAST({one} AS DOUBLE)",
         ][pick]()
+
+    def constant(self, below):
+        """A whole number, or a decimal."""
+        whole = self.rng.randrange(below)
+        return self.rng.choice([whole, f"{whole}.{self.rng.choice(['0', '5', '25', '125'])}"])
 
     def text(self, depth=1):
         rng = self.rng
@@ -98,15 +103,15 @@ class Draft:
             return f"NOT ({self.condition(depth - 1)})"
         compared = rng.choice(["=", "<>", "<", "<=", ">", ">="])
         return rng.choice([
-            lambda: f"{self.number(1)} {compared} {rng.randrange(60)}",
+            lambda: f"{self.number(1)} {compared} {self.constant(60)}",
             lambda: f"{rng.choice(self.columns['number'])} {compared} {rng.choice(self.columns['number'])}",
             lambda: f"{self.text()} {compared} 'oslo'",
             lambda: f"{self.text()} {rng.choice(['', 'NOT '])}LIKE '{rng.choice(['%o%', 'r%', '_o__', '%', ''])}'",
             lambda: f"{self.text()} IN ('oslo', 'lima', 'LIMA')",
-            lambda: f"{rng.choice(self.columns['number'])} BETWEEN 3 AND {rng.randrange(3, 70)}",
+            lambda: f"{rng.choice(self.columns['number'])} BETWEEN 3 AND {self.constant(70)}",
             lambda: f"{rng.choice(self.columns['text'] + self.columns['number'])} IS {rng.choice(['', 'NOT '])}NULL",
             lambda: f"{self.date()} {compared} DATE '2024-{rng.randrange(1, 13):02}-11'",
-            lambda: f"{rng.choice(self.columns['number'])} {rng.choice(['', 'NOT '])}IN (1, 2, 5, {rng.randrange(30)})",
+            lambda: f"{rng.choice(self.columns['number'])} {rng.choice(['', 'NOT '])}IN (1, 2, 5, {self.constant(30)})",
         ])()
 
     def key(self):
@@ -132,6 +137,17 @@ class Draft:
 
 # What was wrong once, and what random queries seldom are.
 FIXED = [
+    # A decimal beside a float that no decimal has room for.
+    "SELECT count(*) FILTER (WHERE price * 1e-18 > 0.0) AS a, count(*) FILTER (WHERE price * 1e18 > 0.5) AS b, sum(coalesce(price * 1e18, 0.5)) AS c, max(greatest(price * 1e-18, -0.5)) AS d, count(nullif(price * 1e18, 0.5)) AS e FROM t",
+    "SELECT id FROM t WHERE price BETWEEN 0.125 AND 0.9 OR price * 1e17 IN (0.5, 1.5) OR price * 1e18 > amount",
+    "SELECT id, CASE price * 1e18 WHEN 0.5 THEN 1.5 ELSE 0.25 END AS c, CASE WHEN id < 9 THEN price * 1e18 ELSE 0.5 END AS d FROM t",
+    "SELECT price * 1e19 AS x FROM t UNION ALL SELECT amount FROM t UNION ALL SELECT 0.5 FROM v",
+    "SELECT 0.5 AS x FROM v UNION SELECT price * 1e19 FROM t",
+    "SELECT t.id, u.w FROM t JOIN u ON t.amount = u.w * 1e18",
+    "SELECT k, w FROM u WHERE w > 4.125 AND w * 1e18 NOT IN (0.5, 7.25) AND w IN (SELECT amount FROM t UNION ALL SELECT w FROM u)",
+    "SELECT k, w FROM u WHERE w * 1e18 NOT IN (0.5, 1.5)",
+    "SELECT k, avg(price) AS m, sum(big) AS s FROM t GROUP BY k HAVING avg(price) > 10.5 AND count(*) > 3 AND sum(big) > 1000 AND max(price) * 1e18 > 0.5",
+    "SELECT k, sum(amount) AS s, sum(big) AS b FROM t GROUP BY k HAVING sum(amount) >= 100.5 AND sum(big) <> 77 AND avg(price) < 60.25",
     "SELECT k, CAST(sum(amount) AS DECIMAL(12, 0)) AS s, CAST(max(ts) AS DATE) AS d FROM t GROUP BY k ORDER BY s DESC, k LIMIT 6",
     "SELECT count(*), sum(x) FROM (SELECT g, x FROM (SELECT CAST(amount AS DECIMAL(10, 0)) AS g, amount AS x FROM t GROUP BY amount) AS a QUALIFY row_number() OVER (PARTITION BY g ORDER BY x) = 1) AS b",
     "SELECT t.id, u.name, u.w FROM t LEFT JOIN u ON t.k = u.k AND t.price > 5 AND u.w < 6",
