@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 
 use super::{Look, Opened};
 use crate::TableError;
-use crate::reading::{ALL_ROWS, ReadRows, Reading, TableReader, ToRead};
+use crate::reading::{ALL_ROWS, ReadOptions, ReadRows, Reading, TableReader, ToRead};
 use crate::semantics::conformed;
 use crate::sources::{ListedFile, Place, Reservation, SourceError, run_bytes, without_runs};
 
@@ -25,22 +25,35 @@ pub struct FirstRows {
 }
 
 impl Look {
-    /// The first rows, as many at most. Where columns are named, or computed, they are those of all files; else the schema is that of the files that were read, and those behind them are not looked at.
+    /// The first rows, as many at most. Where the table is known they have its columns, with their types. Else the schema is that of the files that were read, and those behind them are looked at only where what is said of
+    /// columns does not fit these.
     ///
     /// # Errors
     /// What is wrong with these files, or with the columns and the condition that are said.
     pub fn first_rows(&self, count: usize) -> Result<FirstRows, SourceError> {
+        let known = self.known.as_ref().map(|_| self.table()).transpose()?;
+        match self.first_rows_of(known.as_ref(), count) {
+            Err(error @ SourceError::Table { .. }) if known.is_none() && self.names_columns() => {
+                // What is wrong with other files is not what was asked.
+                let Ok(of_all) = self.table() else { return Err(error) };
+                self.first_rows_of(Some(&of_all), count)
+            }
+            other => other,
+        }
+    }
+
+    /// The same. `of_all`: how all files are read, and the table that they are.
+    fn first_rows_of(&self, of_all: Option<&(ReadOptions, SchemaRef)>, count: usize) -> Result<FirstRows, SourceError> {
         let (mut unified, mut read, mut left, mut files_read) = (None, Vec::new(), count, 0);
         let (mut schema, mut is_all, mut listed_of) = (None, true, Vec::new());
         self.check_formats()?;
-        let of_all = self.names_columns().then(|| self.table()).transpose()?;
         for listed in &self.files {
             if left == 0 && schema.is_some() {
                 is_all = false;
                 break;
             }
             files_read += 1;
-            let (options, table) = match &of_all {
+            let (options, table) = match of_all {
                 Some((options, table)) => (options.clone(), table.clone()),
                 None => {
                     let options = self.typed(std::slice::from_ref(listed))?;
