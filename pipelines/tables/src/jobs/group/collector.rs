@@ -27,7 +27,9 @@ use crate::sources::{MemoryBudget, Reservation};
 /// Groups, and values of groups, that are collected before it is seen what that is good for.
 pub(super) const ENTRIES_MIN: usize = 1 << 16;
 /// Those that are collected at a time, at most.
-pub(super) const ENTRIES_MAX: usize = 1 << 19;
+pub(super) const ENTRIES_MAX: usize = 1 << 21;
+/// Bytes of the keys of these: a hash table takes keys of less than 4 GiB, those of the next message among them.
+const KEY_BYTES_MAX: usize = 1 << 30;
 /// Collecting goes on where it makes one of so many.
 pub(super) const REDUCTION_MIN: u64 = 2;
 /// It goes on with more groups where it makes four of so many.
@@ -37,6 +39,8 @@ const ROWS_PASSED: u64 = 16;
 /// A group of so many rows, among those that were collected at a time, is met often; of so many groups at most.
 const OFTEN: u64 = 32;
 const OFTEN_MAX: usize = 1024;
+/// And of keys of so many bytes: they are kept while others are passed on.
+const OFTEN_KEY_MAX: usize = 64 << 10;
 /// What a row takes that is passed on, beside its values and its key: where it goes, and where it stands.
 const ROW_BYTES: u64 = (size_of::<u32>() + size_of::<Pick>()) as u64;
 
@@ -48,6 +52,8 @@ pub(super) struct Collector<'a> {
     combiner: Combiner,
     /// Groups, and values of groups, that are collected at a time, at most.
     entries_max: usize,
+    /// Bytes of their keys at most.
+    key_bytes_max: usize,
     state: State,
     /// Messages that are passed on, by the numbers of their kinds.
     passed: Vec<Passed>,
@@ -103,6 +109,7 @@ impl<'a> Collector<'a> {
             partitions: cuts.partitions(),
             combiner: Combiner::new(grouping, budget)?,
             entries_max: entries_max.max(ENTRIES_MIN),
+            key_bytes_max: KEY_BYTES_MAX,
             state: COLLECTING,
             passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
             memory: Reservation::none(budget),
@@ -133,16 +140,17 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Hashes of the keys of the rows that were added last, where all of them were collected.
-    pub(super) fn hashes(&self) -> Option<&[u32]> {
-        matches!(self.state, State::Collecting { .. }).then(|| self.combiner.hashes())
+    /// What the rows that were added last were added to, where all of them were collected.
+    pub(super) fn collected(&self) -> Option<&Combiner> {
+        matches!(self.state, State::Collecting { .. }).then_some(&self.combiner)
     }
 
     /// Goes on collecting, or passes on what comes.
     fn decide(&mut self) -> Result<(), Unordered> {
         let entries = self.combiner.entries();
+        let has_room = self.combiner.key_bytes() < self.key_bytes_max;
         let (met, until) = match &mut self.state {
-            State::Collecting { until, .. } if entries < *until => return Ok(()),
+            State::Collecting { until, .. } if entries < *until && has_room => return Ok(()),
             State::Collecting { met, until } => (met, until),
             State::Passing { rows: 0, .. } => {
                 self.state = COLLECTING;
@@ -154,7 +162,7 @@ impl<'a> Collector<'a> {
                 return self.flush(&often);
             }
         };
-        if entries < self.entries_max && 4 * *met >= FOUR_OF * entries as u64 {
+        if has_room && entries < self.entries_max && 4 * *met >= FOUR_OF * entries as u64 {
             *until = (2 * entries).min(self.entries_max);
             return Ok(());
         }
@@ -163,7 +171,9 @@ impl<'a> Collector<'a> {
             return self.flush(&[]);
         }
         let rows = self.combiner.rows();
-        let mut often: Vec<u32> = (0..rows.len() as u32).filter(|group| rows[*group as usize] >= OFTEN).collect();
+        let groups = self.combiner.groups();
+        let is_often = |group: &u32| rows[*group as usize] >= OFTEN && groups.key(*group).len() <= OFTEN_KEY_MAX;
+        let mut often: Vec<u32> = (0..rows.len() as u32).filter(is_often).collect();
         often.sort_by_key(|group| std::cmp::Reverse(rows[*group as usize]));
         often.truncate(OFTEN_MAX);
         let rows = ROWS_PASSED * entries as u64;
@@ -289,6 +299,24 @@ mod tests {
         let numbers = Int64Array::from_iter_values(rows().map(|group| group as i64));
         let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("number", Arc::new(numbers))];
         RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    #[test]
+    fn groups_with_long_keys_are_passed_on_before_their_keys_are_too_many_bytes() {
+        let aggregates = parse_list("sum(number)").unwrap();
+        let query = GroupQuery { by: vec!["name".to_owned()], aggregates, having: None, top: None };
+        let grouping = Arc::new(Grouping::new(&query, &batch(0..1).schema()).unwrap());
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+        let everything = Cuts::new(Vec::new()).unwrap();
+        let mut collector = Collector::new(&grouping, &everything, ENTRIES_MIN, &budget).unwrap();
+        collector.key_bytes_max = 100_000;
+        let message = |from| grouping.rows(&batch(from..from + 1000), 0).unwrap();
+        for from in (0..20_000).step_by(1000) {
+            assert!(!collector.add(Kind::Rows, &message(from)).unwrap(), "three rows of each group are worth it");
+            assert!(collector.combiner.key_bytes() < 100_000 + 40_000, "{}", collector.combiner.key_bytes());
+        }
+        let parts = collector.finish().unwrap();
+        assert_eq!(parts.of(0).iter().map(|(_, picks)| picks.len()).sum::<usize>(), 20_000);
     }
 
     #[test]

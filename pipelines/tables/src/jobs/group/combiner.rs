@@ -27,6 +27,17 @@ pub(super) struct Combiner {
     /// Of groups that are known, and the rows that are of these.
     marks: Marks,
     known: Known,
+    /// How often groups were forgotten.
+    cleared: u64,
+}
+
+/// Which groups of another combiner are [known](Combiner::know) in one.
+#[derive(Default)]
+pub(super) struct Same {
+    /// How often the other combiner had forgotten its groups when these were found.
+    cleared: u64,
+    /// Of each of its groups the one here, as of [`Groups::known_by`].
+    groups: Vec<u32>,
 }
 
 /// Keys, and how many rows have each of them.
@@ -49,6 +60,7 @@ impl Combiner {
             values: grouping.values.iter().map(|_| Counted::default()).collect(),
             marks: Marks::default(),
             known: Known::default(),
+            cleared: 0,
             grouping: grouping.clone(),
         })
     }
@@ -89,6 +101,12 @@ impl Combiner {
     /// How many groups and values of groups there are.
     pub(super) fn entries(&self) -> usize {
         self.groups().len() + self.values.iter().map(|values| values.groups.len()).sum::<usize>()
+    }
+
+    /// Bytes of the keys of groups, or of values of groups, whichever are more.
+    pub(super) fn key_bytes(&self) -> usize {
+        let of_values = self.values.iter().map(|values| values.groups.key_bytes());
+        of_values.fold(self.groups().key_bytes(), usize::max)
     }
 
     /// Adds the rows of a message; how many rows of the table they are, none where the message has values.
@@ -152,22 +170,41 @@ impl Combiner {
         self.marks = Marks::of(&self.groups.groups);
     }
 
-    /// Hashes of the keys of the rows that were added, or looked for, last.
-    pub(super) fn hashes(&self) -> &[u32] {
-        self.groups.groups.hashes()
-    }
-
-    /// Adds those rows of a message that are of groups that are [known](Self::know), to what has [terms](Accumulator::terms). `hashes`: of the keys of rows, where others have made them.
+    /// Adds those rows of a message that are of groups that are [known](Self::know), to what has [terms](Accumulator::terms).
     ///
     /// # Errors
     /// As of [`add`](Self::add).
-    pub(super) fn add_known(&mut self, message: &RecordBatch, hashes: Option<&[u32]>) -> Result<(), Unordered> {
-        let grouping = self.grouping.clone();
-        let Counted { groups, counts, .. } = &mut self.groups;
-        if hashes.is_none() {
-            groups.hash_only(keys(message));
+    pub(super) fn add_known(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
+        let groups = &mut self.groups.groups;
+        groups.hash_only(keys(message));
+        groups.known(keys(message), groups.hashes(), &self.marks, &mut self.known);
+        self.add_found(message)
+    }
+
+    /// The same of a message whose rows another combiner has [added](Self::add) last, which knows their groups by numbers. `same`: what was found of these.
+    ///
+    /// # Errors
+    /// As of [`add`](Self::add).
+    pub(super) fn add_known_by(
+        &mut self,
+        message: &RecordBatch,
+        other: &Combiner,
+        same: &mut Same,
+    ) -> Result<(), Unordered> {
+        if same.cleared != other.cleared {
+            same.cleared = other.cleared;
+            same.groups.clear();
         }
-        groups.known(keys(message), hashes.unwrap_or(groups.hashes()), &self.marks, &mut self.known);
+        let Counted { groups, numbers, .. } = &other.groups;
+        let (keyed, others) = ((keys(message), groups.hashes()), (&numbers[..], groups.len()));
+        self.groups.groups.known_by(keyed, others, &self.marks, &mut same.groups, &mut self.known);
+        self.add_found(message)
+    }
+
+    /// Adds the rows of a message of which it was found that they are of known groups.
+    fn add_found(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
+        let grouping = self.grouping.clone();
+        let counts = &mut self.groups.counts;
         let Known { rows, groups } = &mut self.known;
         groups.iter().for_each(|group| counts[*group as usize] += 1);
         let known = UInt32Array::from(std::mem::take(rows));
@@ -246,6 +283,7 @@ impl Combiner {
     /// More memory is needed than there is.
     pub(super) fn clear(&mut self, but: &[u32]) -> Result<(), Unordered> {
         let kept = self.groups().keys_of(but);
+        self.cleared += 1;
         self.groups.clear();
         self.values.iter_mut().for_each(Counted::clear);
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.clear());
@@ -257,6 +295,19 @@ impl Combiner {
         let accumulators: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
         let values = self.values.iter().map(Counted::bytes).sum::<u64>();
         self.groups.bytes() + accumulators + values + self.marks.bytes() + self.known.bytes()
+    }
+}
+
+impl Same {
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        4 * self.groups.capacity() as u64
+    }
+
+    /// Bytes of memory that it takes at most while the groups of this combiner are found: what grows is there twice for a moment.
+    pub(super) fn bytes_with(&self, other: &Combiner) -> u64 {
+        let (all, room) = (other.groups().len(), self.groups.capacity());
+        4 * if all <= room { room } else { room + all.max(2 * room) } as u64
     }
 }
 

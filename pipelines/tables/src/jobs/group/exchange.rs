@@ -34,7 +34,7 @@ pub(super) struct MapParams {
 }
 
 /// Rows of some splits, those of groups put together as far as that helps, as an object with a part for each partition; its second output says how many rows there were.
-#[task(name = "group.map", version = 4, deterministic = true)]
+#[task(name = "group.map", version = 5, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     map_pieces(context, params, None)
 }
@@ -124,7 +124,7 @@ pub(super) struct MergeParams {
 }
 
 /// Parts of groups, put together part by part as far as that helps into one object for each piece.
-#[task(name = "group.merge", version = 2, deterministic = true)]
+#[task(name = "group.merge", version = 3, deterministic = true)]
 pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
     let budget = TaskBudget::new(context);
     let grouping = params.asked.grouping(&Table::of(context)?.schema)?;

@@ -15,6 +15,8 @@ use crate::TableError;
 
 /// The number of no group.
 pub(in crate::jobs) const NONE: u32 = u32::MAX;
+/// The number of a group for which nobody has looked.
+const UNKNOWN: u32 = NONE - 1;
 /// Rows between asking for a key and looking at it, and between asking for a slot and looking for its key.
 const AHEAD: usize = 16;
 /// Slots of a table at least.
@@ -43,6 +45,11 @@ impl Groups {
     /// How many there are.
     pub(in crate::jobs) fn len(&self) -> usize {
         self.begins.len()
+    }
+
+    /// Bytes of all keys, with what stands before each of them.
+    pub(in crate::jobs) fn key_bytes(&self) -> usize {
+        self.keys.len()
     }
 
     /// The key of a group.
@@ -115,7 +122,7 @@ impl Groups {
     /// [`TableError::KeysTooLarge`]: all keys together, with 8 bytes for each of them, take 4 GiB.
     pub(in crate::jobs) fn intern(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) -> Result<(), TableError> {
         let key_bytes = keys.value_data().len() + keys.len() * HEADER_BYTES;
-        if self.keys.len() + key_bytes > u32::MAX as usize || self.len() + keys.len() >= NONE as usize {
+        if self.keys.len() + key_bytes > u32::MAX as usize || self.len() + keys.len() >= UNKNOWN as usize {
             return Err(TableError::KeysTooLarge { rows: self.len() + keys.len() });
         }
         self.make_room(keys.len());
@@ -160,6 +167,31 @@ impl Groups {
             let (_, group) = self.place_of(hashes[*row as usize], keys.value(*row as usize));
             groups.extend(group);
             group.is_some()
+        });
+    }
+
+    /// The same where another table has groups for all of these keys: a group of that is looked for once, and not for each row. `others`: the groups there of the keys, of so many in all; `same`: of each of these
+    /// the group here, [`NONE`], or [`UNKNOWN`].
+    pub(in crate::jobs) fn known_by(
+        &self,
+        (keys, hashes): (&BinaryArray, &[u32]),
+        (others, all): (&[u32], usize),
+        marks: &Marks,
+        same: &mut Vec<u32>,
+        known: &mut Known,
+    ) {
+        let Known { rows, groups } = known;
+        same.resize(all, UNKNOWN);
+        marks.marked(hashes, rows);
+        groups.clear();
+        rows.retain(|row| {
+            let row = *row as usize;
+            let group = &mut same[others[row] as usize];
+            if *group == UNKNOWN {
+                *group = self.place_of(hashes[row], keys.value(row)).1.unwrap_or(NONE);
+            }
+            groups.extend(Some(*group).filter(|group| *group != NONE));
+            *group != NONE
         });
     }
 
@@ -242,7 +274,10 @@ impl Groups {
         if slots <= self.slots.len() {
             return;
         }
-        let before = std::mem::replace(&mut self.slots, vec![0; slots]);
+        // Slots are read before they are written. Memory that the kernel has zeroed would be mapped twice: first the page of zeros that all processes share, then, with an interruption of all other processors, one of its own. So nobody may see that it is zeros which are written.
+        let mut empty = Vec::with_capacity(slots);
+        empty.resize(slots, std::hint::black_box(0));
+        let before = std::mem::replace(&mut self.slots, empty);
         for slot in before.into_iter().filter(|slot| *slot != 0) {
             let mut at = self.first_slot((slot >> 32) as u32);
             while self.slots[at] != 0 {
@@ -427,6 +462,15 @@ mod tests {
             few.known(&all, many.hashes(), &Marks::of(&few), &mut known);
             assert!(known.rows.iter().copied().eq((0..followed).map(|number| number * 17)), "{followed}");
             assert!(known.groups.iter().copied().eq(0..followed), "{followed}");
+            let (expected, mut same) = (known, Vec::new());
+            for _ in 0..2 {
+                let mut known = Known::default();
+                many.intern(&all, &mut numbers).unwrap();
+                let others = (&numbers[..], many.len());
+                few.known_by((&all, many.hashes()), others, &Marks::of(&few), &mut same, &mut known);
+                assert_eq!((&known.rows, &known.groups), (&expected.rows, &expected.groups), "{followed}");
+                assert_eq!(same.len(), many.len());
+            }
         }
     }
 }

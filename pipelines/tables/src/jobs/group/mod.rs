@@ -17,6 +17,7 @@ mod combiner;
 mod exchange;
 mod finish;
 mod groups;
+mod maps;
 mod order;
 mod partial;
 mod program;

@@ -9,6 +9,7 @@ use ::futures::TryStreamExt as _;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_files::part_name;
+use exobus_shuffle::cuts::Cuts;
 use exobus_shuffle::jobs::outputs;
 use exobus_shuffle::jobs::values::read_values;
 use exobus_shuffle::strategies::auto::{self, Estimate, Explained};
@@ -16,23 +17,20 @@ use exobus_shuffle::{Job, Plan, Sizes};
 use serde_bytes::ByteBuf;
 
 use super::ExplainedGroup;
-use super::collector::{ENTRIES_MAX, ENTRIES_MIN};
 use super::exchange::{MapParams, MergeParams, map, merge};
+use super::maps::{Block, MapPlan, blocks, maps_in_order};
 use super::partial::Partial;
 use super::query::{Asked, GroupQuery};
 use super::reduce::{BindParams, Made, PickParams, ReduceParams, WriteParams, bind, pick, reduce, write};
-use super::sampled::{BLOCK_ROWS, BlockSize, MapBlocks, ReadOrder, SampledMap, Sampler};
+use super::sampled::{BLOCK_ROWS, MapBlocks, SampledMap, Sampler};
 use crate::aggregates::Aggregate;
 use crate::block::Layout;
 use crate::jobs::dedupe::Keep;
 use crate::jobs::describe::Blocks;
-use crate::jobs::described::{Described, DescribedFile, DescribedSplit, LOOK_BYTES};
+use crate::jobs::described::{Described, LOOK_BYTES};
 use crate::jobs::output::{FileParams, Written, manifest};
 use crate::jobs::parts::{options, two};
-use crate::jobs::rewrite::{
-    Arrangement, LookedAt, MAP_SPLITS_MAX, Rewrite, Rewritten, check_splits, cuts, map_bytes, map_outside_bytes, maps,
-    sampled,
-};
+use crate::jobs::rewrite::{Arrangement, LookedAt, Rewrite, Rewritten, check_splits, cuts_of, maps, sampled};
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::Piece;
 use crate::reading::Reading;
@@ -46,12 +44,10 @@ const UNEVEN: u64 = 4;
 /// What a row takes on its way beside its values: marks and ends of its key.
 const KEY_BYTES: u64 = 16;
 /// What a group takes while it is aggregated, about, as if each row were one: its slot, its key and its count, with room to grow; and the state and the result of an aggregate.
-const GROUP_BYTES: u64 = 96;
-const AGGREGATE_BYTES: u64 = 64;
+pub(super) const GROUP_BYTES: u64 = 96;
+pub(super) const AGGREGATE_BYTES: u64 = 64;
 /// The groups that executors aggregate side by side take this share of the store of a node together, each as much as the others: what they read and what they make of it has room beside that.
 const GROUPS_SHARE: u64 = 4;
-/// The same of groups that maps collect.
-const COLLECTED_SHARE: u64 = 8;
 
 /// A job as strategies run it.
 struct Exchange<'a> {
@@ -66,43 +62,11 @@ struct Exchange<'a> {
     columns: u64,
     /// What the groups of a partition take beside the store, about.
     groups_bytes: u64,
-    collected: Collected,
+    map_plan: MapPlan,
     sampled: Option<Sampled<'a>>,
     /// The second output of each map, and of the reduce of each partition.
     mapped: RefCell<Vec<ObjectRef>>,
     reduced: RefCell<BTreeMap<u32, ObjectRef>>,
-}
-
-/// Groups that a map collects at a time.
-#[derive(Clone, Copy)]
-struct Collected {
-    /// How many, at most.
-    entries_max: u64,
-    /// What one takes, about, while there are more and more of them.
-    entry_bytes: u64,
-    /// A row may be the first of its group, and have the first of each of its values that are counted.
-    entries_each: u64,
-}
-
-impl Collected {
-    /// Of a query over rows that have so many bytes of values each, on such nodes.
-    fn of(query: &GroupQuery, row_bytes: u64, sizes: Sizes) -> Self {
-        // What grows is there twice for a moment.
-        let entry_bytes = 2 * (row_bytes + GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);
-        let entries_each = 1 + if query.counts_values() { query.aggregates.len() as u64 } else { 0 };
-        let at_once = sizes.memory_bytes / (COLLECTED_SHARE * u64::from(sizes.executors_per_node.max(1)));
-        Self {
-            entries_max: (at_once / entry_bytes).clamp(ENTRIES_MIN as u64, ENTRIES_MAX as u64),
-            entry_bytes,
-            entries_each,
-        }
-    }
-
-    /// Bytes of memory beside what each map takes for some groups, of a map that reads these.
-    fn bytes(&self, pieces: &[Piece]) -> u64 {
-        let rows: u64 = pieces.iter().flat_map(|piece| &piece.file.splits).map(|split| split.rows_about()).sum();
-        self.entries_max.min(rows * self.entries_each).saturating_sub(ENTRIES_MIN as u64) * self.entry_bytes
-    }
 }
 
 /// What reads blocks in another order than their own.
@@ -120,10 +84,10 @@ impl Job for Exchange<'_> {
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
         let pieces = &self.maps[index];
         let (reading, asked) = (self.reading.clone(), self.asked.clone());
-        let entries_max = self.collected.entries_max;
+        let entries_max = self.map_plan.entries_max;
         let params = MapParams { reading, asked, row_bytes_max: self.row_bytes_max, entries_max };
-        let more = self.reading.options.beside_bytes() + self.collected.bytes(pieces);
-        let options = options(place, map_outside_bytes(pieces, self.columns) + more);
+        let outside_bytes = self.map_plan.outside_bytes(pieces, self.columns);
+        let options = options(place, self.reading.options.beside_bytes() + outside_bytes);
         let read = futures.put_value(pieces)?;
         let args = [self.layout.arg(), self.cuts.arg(), read.arg()];
         let [parts, mapped] = match &self.sampled {
@@ -169,11 +133,14 @@ struct Planned<'a> {
     written: Layout,
     sizes: Sizes,
     maps: Vec<Vec<Piece>>,
+    map_plan: MapPlan,
     sampled: Option<Sampled<'a>>,
     plan: Plan,
-    looked_at: LookedAt,
+    /// Of the table.
+    layout: ObjectRef,
+    /// Keys of rows that stand for all, where there are several partitions.
+    keys: Vec<Vec<u8>>,
     groups_bytes: u64,
-    collected: Collected,
     /// What each strategy would do, the one first that is taken unless another one is told.
     estimates: Vec<Estimate>,
 }
@@ -207,18 +174,6 @@ impl<'a> Planned<'a> {
         let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
         let sizes = Sizes::of(&futures.nodes(), value_bytes + rows * KEY_BYTES);
         check_splits(&described, sizes)?;
-        let (maps, sampled) = match sampler {
-            None => (maps(&described, sizes), None),
-            Some(sampler) => {
-                let blocks = blocks(&described);
-                let size = |block: &Block<'_>| block.size();
-                let sizes_of = blocks.iter().map(size).collect::<Vec<_>>();
-                let order = sampler.order(&sizes_of, &described.extents(), sizes)?;
-                let (maps, blocks) = maps_in_order(&blocks, &order, sizes)?.into_iter().unzip();
-                (maps, Some(Sampled { sampler, blocks }))
-            }
-        };
-        let chunk_bytes = sizes.input_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let groups = if query.is_of_all() && !query.counts_values() { 1 } else { rows };
         let all_groups = sizes.input_bytes + groups * (GROUP_BYTES + AGGREGATE_BYTES * query.aggregates.len() as u64);
         let at_once = sizes.memory_bytes / (GROUPS_SHARE * u64::from(sizes.executors_per_node.max(1)));
@@ -228,21 +183,38 @@ impl<'a> Planned<'a> {
         let are_small = partitions >= UNEVEN * for_memory;
         let looked_at = if are_small { LookedAt::FOR_FEW_GROUPS } else { LookedAt::FOR_GROUPS };
         let partitions = u32::try_from(partitions).unwrap_or(u32::MAX);
+        let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
+        let keys = match partitions {
+            1 => Vec::new(),
+            _ => sampled(futures, &described, (&by_key, false), &layout, (partitions, looked_at)).await?.0,
+        };
+        let map_plan = MapPlan::of(&described, sizes, query, &keys);
+        let (maps, sampled) = match sampler {
+            None => (maps(&described, map_plan.bytes), None),
+            Some(sampler) => {
+                let blocks = blocks(&described);
+                let sizes_of = blocks.iter().map(Block::size).collect::<Vec<_>>();
+                let order = sampler.order(&sizes_of, &described.extents(), sizes)?;
+                let (maps, blocks) = maps_in_order(&blocks, &order, map_plan.bytes)?.into_iter().unzip();
+                (maps, Some(Sampled { sampler, blocks }))
+            }
+        };
+        let chunk_bytes = sizes.input_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
         let groups_bytes = LOOK_BYTES + (all_groups / u64::from(plan.partitions)).min(at_once);
         let estimates = auto::estimates(sizes, maps.len(), &plan);
-        let collected = Collected::of(query, value_bytes / rows.max(1), sizes);
         Ok(Self {
             described,
             asked,
             written,
             sizes,
             maps,
+            map_plan,
             sampled,
             plan,
-            looked_at,
+            layout,
+            keys,
             groups_bytes,
-            collected,
             estimates,
         })
     }
@@ -255,111 +227,20 @@ pub(super) async fn explain(
     query: &GroupQuery,
 ) -> Result<ExplainedGroup, JobError> {
     let planned = Planned::of(futures, rewrite, query, None).await?;
-    let Planned { described, sizes, maps, plan, estimates, .. } = planned;
-    let arrangement = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
+    let Planned { described, sizes, maps, plan, layout, keys, estimates, .. } = planned;
     let rows: u64 = described.splits().map(|split| split.rows_about()).sum();
     let map_rows = rows / maps.len().max(1) as u64;
     let partial = match query.is_of_all() {
         true => Partial::of_all(map_rows),
+        false if plan.partitions > 1 => Partial::new(keys, map_rows),
         false => {
-            let layout = futures.put(&described.layout)?;
-            let (keys, _) =
-                sampled(futures, &described, (&arrangement, false), &layout, (1, LookedAt::FOR_FILES)).await?;
+            let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
+            let (keys, _) = sampled(futures, &described, (&by_key, false), &layout, (1, LookedAt::FOR_FILES)).await?;
             Partial::new(keys, map_rows)
         }
     };
     let (input_bytes, maps) = (described.input_bytes(), maps.len() as u64);
     Ok(ExplainedGroup { partial, shuffled: Explained { input_bytes, sizes, maps, plan, estimates } })
-}
-
-/// What is read as a whole of a table: a split, or a run of its pages.
-struct Block<'a> {
-    file: &'a DescribedFile,
-    split: usize,
-    /// How many splits are before it.
-    before: u32,
-    run: Option<Range<u64>>,
-}
-
-impl Block<'_> {
-    /// What is known of it.
-    fn described(&self) -> DescribedSplit {
-        let of_split = self.file.splits[self.split];
-        self.run.as_ref().map_or(of_split, |run| of_split.part(run.end - run.start))
-    }
-
-    fn size(&self) -> BlockSize {
-        let DescribedSplit { rows, value_bytes, .. } = self.described();
-        BlockSize { rows, bytes: value_bytes }
-    }
-
-    /// It alone, as a map reads it.
-    fn piece(&self) -> Piece {
-        let mut piece = Piece::new(self.file, self.split, self.before);
-        piece.file.splits = vec![self.described()];
-        Piece { runs: self.run.iter().cloned().collect(), ..piece }
-    }
-
-    /// Adds it to a piece that has runs of the same split before it: so what these share is read once. Whether it is such a one.
-    fn join(&self, piece: &mut Piece) -> bool {
-        let (Some(run), Some(last)) = (&self.run, piece.runs.last()) else { return false };
-        if piece.before != self.before || run.start < last.end {
-            return false;
-        }
-        piece.runs.push(run.clone());
-        let rows = piece.runs.iter().map(|run| run.end - run.start).sum();
-        piece.file.splits = vec![self.file.splits[self.split].part(rows)];
-        true
-    }
-}
-
-/// The blocks of a table, of its splits that are read.
-fn blocks(described: &Described) -> Vec<Block<'_>> {
-    let mut blocks = Vec::new();
-    for (before, (file, split)) in (0..).zip(described.numbered_splits()) {
-        if file.splits[split].is_left_out {
-            continue;
-        }
-        let runs = file.runs(split);
-        match runs.is_empty() {
-            true => blocks.push(Block { file, split, before, run: None }),
-            false => blocks.extend(runs.into_iter().map(|run| Block { file, split, before, run: Some(run) })),
-        }
-    }
-    blocks
-}
-
-/// What a map reads where blocks come in some order, and which places of it these are.
-type Taken = (Vec<Piece>, Range<usize>);
-
-/// What each map reads where blocks come in this order.
-fn maps_in_order(blocks: &[Block<'_>], order: &ReadOrder, sizes: Sizes) -> Result<Vec<Taken>, JobError> {
-    let mut is_there = vec![false; blocks.len()];
-    order.blocks.iter().for_each(|block| is_there[*block] = true);
-    if order.blocks.len() != blocks.len() || is_there.contains(&false) {
-        return Err(JobError::program("an order of blocks has each of them once"));
-    }
-    let (most, mut open_bytes) = (map_bytes(sizes), 0);
-    let mut maps = Vec::<Taken>::new();
-    for (at, block) in order.blocks.iter().enumerate() {
-        let block = &blocks[*block];
-        let bytes = block.described().map_bytes() + block.file.told_bytes();
-        let has_room = |(_, places): &&mut Taken| places.len() < MAP_SPLITS_MAX && open_bytes + bytes <= most;
-        match maps.last_mut().filter(has_room).filter(|_| order.ends.binary_search(&at).is_err()) {
-            Some((pieces, places)) => {
-                if !pieces.last_mut().is_some_and(|last| block.join(last)) {
-                    pieces.push(block.piece());
-                }
-                places.end = at + 1;
-                open_bytes += bytes;
-            }
-            None => {
-                maps.push((vec![block.piece()], at..at + 1));
-                open_bytes = bytes;
-            }
-        }
-    }
-    Ok(maps)
 }
 
 /// Says of the groups of a table what is asked.
@@ -376,11 +257,12 @@ pub(super) async fn run(
         written,
         sizes,
         maps,
+        map_plan,
         sampled,
         plan,
-        looked_at,
+        layout,
+        keys,
         groups_bytes,
-        collected,
         estimates,
     } = planned;
     let strategy = rewrite.strategy.unwrap_or(estimates[0].strategy);
@@ -388,9 +270,11 @@ pub(super) async fn run(
     let stage = sampled.as_ref().map_or("group.map", |sampled| sampled.sampler.stage());
     futures.plan_stage(stage, maps.len() as u64, described.value_bytes())?;
     futures.plan_stage("group.reduce", u64::from(plan.partitions), sizes.input_bytes)?;
-    let layout = futures.put(&described.layout)?;
-    let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
-    let cuts = cuts(&futures, &described, &by_key, &layout, (plan.partitions, looked_at)).await?;
+    let cuts = if plan.partitions == 1 {
+        Cuts::new(Vec::new()).map_err(JobError::program)?
+    } else {
+        cuts_of(keys, plan.partitions)?
+    };
     let schema = written.schema().clone();
     let rows = described.rows();
     let exchange = Exchange {
@@ -403,7 +287,7 @@ pub(super) async fn run(
         row_bytes_max: RowLimit::of(sizes),
         columns: schema.fields().len() as u64 + 2,
         groups_bytes,
-        collected,
+        map_plan,
         sampled,
         mapped: RefCell::default(),
         reduced: RefCell::default(),

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::collector::{Collector, REDUCTION_MIN};
-use super::combiner::Combiner;
+use super::combiner::{Combiner, Same};
 use super::exchange::{MapParams, map_pieces};
 use super::query::{Asked, Grouping, Kind};
 use super::reduce::{chosen_rows, streamed, written_layout};
@@ -73,7 +73,7 @@ pub struct SampledMap {
 
 /// Who has blocks of a table read in an order of his own.
 pub trait Sampler {
-    /// In which order, for a table that has these, on such nodes. `extents`: of each aggregate, between which numbers the values of its column are, as files say; `None`: they do not. Called once, before anything is read.
+    /// In which order, for a table that has these, on such nodes. `extents`: of each aggregate, between which numbers the values of its column are, as files say; `None`: they do not. Called once, before any block is read.
     ///
     /// # Errors
     /// Whatever ends the job.
@@ -252,6 +252,9 @@ pub(super) struct OfBlocks<'a> {
     may_combine: bool,
     /// What the collector keeps of what was put together.
     kept: Reservation,
+    /// Which groups of the collector are followed, and the memory that this takes.
+    same: Same,
+    of_same: Reservation,
 }
 
 impl<'a> OfBlocks<'a> {
@@ -280,6 +283,8 @@ impl<'a> OfBlocks<'a> {
             combines: may_combine,
             may_combine,
             kept,
+            same: Same::default(),
+            of_same: Reservation::none(budget),
         })
     }
 
@@ -291,12 +296,19 @@ impl<'a> OfBlocks<'a> {
         self.rows += message.num_rows();
         if self.follows {
             let is_kept = collector.add(Kind::Rows, message)?;
-            self.combiner.add_known(message, collector.hashes())?;
+            match collector.collected() {
+                Some(collected) => {
+                    self.of_same.at_least(self.same.bytes_with(collected))?;
+                    self.combiner.add_known_by(message, collected, &mut self.same)?;
+                    self.of_same.resize(self.same.bytes())?;
+                }
+                None => self.combiner.add_known(message)?,
+            }
             return Ok(is_kept);
         }
         match self.is_cut {
             false => drop(self.combiner.add(Kind::Rows, message)?),
-            true => self.combiner.add_known(message, None)?,
+            true => self.combiner.add_known(message)?,
         }
         let is_put_together = self.combines;
         if !self.is_cut && self.combiner.groups().len() > self.groups_max {
@@ -438,5 +450,68 @@ fn as_type(values: impl ExactSizeIterator<Item = Option<f64>>, data_type: &DataT
         }
         // Nothing of another type is estimated.
         _ => new_null_array(data_type, values.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use arrow_array::{Int64Array, StringArray};
+    use exobus_shuffle::cuts::Cuts;
+
+    use super::super::collector::ENTRIES_MIN;
+    use super::super::query::keys;
+    use super::*;
+    use crate::aggregates::parse_list;
+    use crate::sources::FixedBudget;
+
+    /// Three rows of each group.
+    fn batch(groups: std::ops::Range<u64>) -> RecordBatch {
+        let rows = || groups.clone().flat_map(|group| [group; 3]);
+        let names = StringArray::from_iter_values(rows().map(|group| format!("{:06}", group * 7919 % 200_003)));
+        let numbers = Int64Array::from_iter_values(rows().map(|group| group as i64));
+        let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("number", Arc::new(numbers))];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    #[test]
+    fn what_blocks_have_of_followed_groups_is_told_also_when_the_collector_has_passed_its_groups_on() {
+        const GROUPS: u64 = 150_000;
+        const EVERY: u64 = 700;
+        let aggregates = parse_list("sum(number)").unwrap();
+        let query = GroupQuery { by: vec!["name".to_owned()], aggregates, having: None, top: None };
+        let grouping = Arc::new(Grouping::new(&query, &batch(0..1).schema()).unwrap());
+        let message = |groups: std::ops::Range<u64>| grouping.rows(&batch(groups), 0).unwrap();
+        let key_of = |group: u64| ByteBuf::from(keys(&message(group..group + 1)).value(0).to_vec());
+        let followed: Vec<ByteBuf> = (0..GROUPS).step_by(EVERY as usize).map(key_of).collect();
+        let told = RefCell::new(Vec::new());
+        let each: EachBlock<'_> = Box::new(|block: &BlockGroups<'_>| {
+            let groups: Vec<u32> = block.groups().collect();
+            told.borrow_mut().push((groups.clone(), block.terms(&groups)));
+            Ok(())
+        });
+        let telling = Telling { followed: Some(&followed), groups_max: 1, each };
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+        let cuts = Cuts::new(Vec::new()).unwrap();
+        let mut collector = Collector::new(&grouping, &cuts, ENTRIES_MIN, &budget).unwrap();
+        let mut of_blocks = OfBlocks::new(&grouping, telling, &budget).unwrap();
+        let mut fewer = 0;
+        for from in (0..GROUPS).step_by(1_000) {
+            let before = collector.collected().unwrap().entries();
+            of_blocks.add(&message(from..from + 1_000), &mut collector).unwrap();
+            fewer += usize::from(collector.collected().unwrap().entries() < before);
+            of_blocks.end(&mut collector).unwrap().unwrap();
+        }
+        assert_eq!(fewer, 2, "the collector has passed on what it had");
+        drop(of_blocks);
+        for (block, (groups, terms)) in (0..).zip(told.into_inner()) {
+            let of_block = (0..GROUPS / EVERY + 1).filter(|number| number * EVERY / 1_000 == block);
+            let expected: Vec<u32> = of_block.map(|number| number as u32).collect();
+            assert_eq!(groups, expected, "block {block}");
+            assert_eq!(terms[0], vec![3.0; expected.len()], "block {block}");
+            let sums: Vec<f64> = expected.iter().map(|number| (3 * u64::from(*number) * EVERY) as f64).collect();
+            assert_eq!(terms[1], sums, "block {block}");
+        }
     }
 }

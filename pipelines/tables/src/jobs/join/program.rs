@@ -26,7 +26,7 @@ use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
 use crate::jobs::output::{FileParams, FileSize, WriteOptions, manifest};
 use crate::jobs::parts::{options, two};
 use crate::jobs::rewrite::{
-    FileAbout, Rewrite, Rewritten, check_file, check_splits, estimates, map_outside_bytes, maps,
+    FileAbout, Rewrite, Rewritten, check_file, check_splits, estimates, map_bytes, map_outside_bytes, maps,
 };
 use crate::jobs::row_limit::RowLimit;
 use crate::jobs::table::{Piece, Table};
@@ -270,7 +270,9 @@ impl Planned {
         let sink_bytes = writing.sink_bytes(described[0].form, &joined.schema, (bytes, rows));
         let key_bytes = Arranged::new(params.query.clone()).of(Side::Left).key_bytes();
         let about = FileAbout { bytes, rows, columns, key_bytes, sink_bytes };
-        let of_side = |side: Side| maps(&described[side as usize], sizes).into_iter().map(move |pieces| (side, pieces));
+        let of_side = |side: Side| {
+            maps(&described[side as usize], map_bytes(sizes)).into_iter().map(move |pieces| (side, pieces))
+        };
         let filtering = Filtering::of(params.query.kind, &described, sizes);
         // Those that say their keys are first.
         let first = filtering.map_or(Side::Left, |filtering| filtering.by);

@@ -89,12 +89,17 @@ pub(in crate::jobs) async fn cuts(
         Some(seed) => even_cuts(futures, &Counted::of(described)?, seed, partitions).await,
         None => {
             let (keys, _) = sampled(futures, described, (arrangement, false), layout, (partitions, looked_at)).await?;
-            if keys.is_empty() {
-                // Nobody knows a key: all rows, if there are any, are before every cut.
-                return Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program);
-            }
-            Cuts::from_sample(keys, partitions as usize).map_err(JobError::program)
+            cuts_of(keys, partitions)
         }
+    }
+}
+
+/// The cuts between so many partitions, by keys that were [sampled](sampled).
+pub(in crate::jobs) fn cuts_of(keys: Vec<Vec<u8>>, partitions: u32) -> Result<Cuts, JobError> {
+    match keys.is_empty() {
+        // Nobody knows a key: all rows, if there are any, are before every cut.
+        true => Cuts::new(vec![vec![u8::MAX]; partitions as usize - 1]).map_err(JobError::program),
+        false => Cuts::from_sample(keys, partitions as usize).map_err(JobError::program),
     }
 }
 

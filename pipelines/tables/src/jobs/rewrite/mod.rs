@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::arrangement::{Arrangement, Arranger, MixedSeed, place_hash, places};
 pub(super) use self::batches::{Batch, NotPacked, Packer};
-pub(super) use self::cuts::{LookedAt, cuts, is_before, sampled};
+pub(super) use self::cuts::{LookedAt, cuts_of, is_before, sampled};
 pub(super) use self::entries::in_common;
 pub use self::folders::Folders;
 pub(super) use self::folders::SplitColumns;
@@ -42,7 +42,8 @@ pub(super) use self::map::MESSAGE_BYTES;
 pub(super) use self::merging::{Merged, Merging};
 pub(super) use self::ordered::Ordered;
 pub(super) use self::plan::{
-    FileAbout, MAP_SPLITS_MAX, check_file, check_splits, map_bytes, map_outside_bytes, maps, refuse_beyond,
+    FileAbout, MAP_SPLITS_MAX, check_file, check_splits, map_bytes, map_outside_bytes, map_outside_bytes_one_by_one,
+    maps, refuse_beyond,
 };
 pub(super) use self::program::{estimates, explain, run};
 use super::WriteOptions;

@@ -11,7 +11,7 @@ use super::merge::PICK_BYTES;
 use super::merging::merging_bytes;
 use super::ordered::COLUMN_BYTES;
 use crate::block::{BYTES_MAX, ROWS_MAX};
-use crate::jobs::described::{Described, LOOK_BYTES, PLACE_BYTES};
+use crate::jobs::described::{Described, DescribedSplit, LOOK_BYTES, PLACE_BYTES};
 use crate::jobs::table::{Piece, push_split};
 
 /// What a map has in memory at most, where it reads several splits: decoded, in order, and in the object that it makes.
@@ -123,11 +123,22 @@ pub(in crate::jobs) fn refuse_beyond(
 
 /// What a map of these pieces takes beside the store.
 pub(in crate::jobs) fn map_outside_bytes(pieces: &[Piece], columns: u64) -> u64 {
-    let of_piece = |piece: &Piece| {
-        piece.file.splits.iter().map(|split| split.outside_bytes() + piece.file.told_bytes()).sum::<u64>()
-    };
-    let splits = pieces.iter().map(|piece| piece.file.splits.len() as u64).sum();
-    LOOK_BYTES + small_bytes(splits, columns) + pieces.iter().map(of_piece).sum::<u64>()
+    told_bytes(pieces, columns) + splits_of(pieces).map(DescribedSplit::outside_bytes).sum::<u64>()
+}
+
+/// The same of a map that has one of its splits at a time.
+pub(in crate::jobs) fn map_outside_bytes_one_by_one(pieces: &[Piece], columns: u64) -> u64 {
+    told_bytes(pieces, columns) + splits_of(pieces).map(DescribedSplit::outside_bytes).max().unwrap_or(0)
+}
+
+/// What a map takes beside the store for what it is told of its splits.
+fn told_bytes(pieces: &[Piece], columns: u64) -> u64 {
+    let of_piece = |piece: &Piece| piece.file.splits.len() as u64 * piece.file.told_bytes();
+    LOOK_BYTES + small_bytes(splits_of(pieces).count() as u64, columns) + pieces.iter().map(of_piece).sum::<u64>()
+}
+
+fn splits_of(pieces: &[Piece]) -> impl Iterator<Item = &DescribedSplit> {
+    pieces.iter().flat_map(|piece| &piece.file.splits)
 }
 
 /// What a map has in memory at most, where it reads more than one split.
@@ -135,9 +146,8 @@ pub(in crate::jobs) fn map_bytes(sizes: Sizes) -> u64 {
     (sizes.memory_bytes / (2 * u64::from(sizes.executors_per_node.max(1)))).min(MAP_BYTES_MAX)
 }
 
-/// What each map reads: splits that follow each other, as many as a map takes at a time.
-pub(in crate::jobs) fn maps(described: &Described, sizes: Sizes) -> Vec<Vec<Piece>> {
-    let map_bytes = map_bytes(sizes);
+/// What each map reads: splits that follow each other, as many as take no more than so many bytes.
+pub(in crate::jobs) fn maps(described: &Described, map_bytes: u64) -> Vec<Vec<Piece>> {
     let (mut maps, mut open, mut open_bytes, mut open_splits) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
     for (before, (file, split)) in (0..).zip(described.numbered_splits()) {
         let described = &file.splits[split];
@@ -241,7 +251,7 @@ mod tests {
         let split_bytes = table.files[0].splits[0].map_bytes() + table.files[0].told_bytes();
         let memory_bytes = 4 * 2 * split_bytes + 40;
         let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
-        let maps = maps(&table, sizes);
+        let maps = maps(&table, map_bytes(sizes));
         let read: Vec<Vec<(String, std::ops::Range<usize>, u32)>> = maps
             .iter()
             .map(|pieces| {
@@ -264,7 +274,8 @@ mod tests {
     fn very_many_small_files_are_read_by_more_maps_than_one() {
         let table = described(&vec![&[10][..]; 20_000]);
         let maps = |memory_bytes: u64| {
-            let maps = maps(&table, Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes });
+            let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes };
+            let maps = maps(&table, map_bytes(sizes));
             assert_eq!(maps.iter().flatten().map(|piece| piece.splits.len()).sum::<usize>(), 20_000);
             maps.iter().map(Vec::len).max().unwrap()
         };

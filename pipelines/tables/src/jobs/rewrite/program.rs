@@ -17,7 +17,7 @@ use super::cuts::{LookedAt, cuts};
 use super::folders::{SplitColumns, TooMany, reduce_folders, refuse_folders};
 use super::map::{MapParams, Mapped, map};
 use super::merge::{MergeParams, ReduceParams, Reduced, merge, reduce};
-use super::plan::{FileAbout, check_file, check_splits, map_outside_bytes, maps};
+use super::plan::{FileAbout, check_file, check_splits, map_bytes, map_outside_bytes, maps};
 use super::{Rewrite, Rewritten};
 use crate::TableError;
 use crate::jobs::count::count;
@@ -132,7 +132,7 @@ impl Planned {
         let columns = schema.fields().len() as u64 + 1;
         let sink_bytes = rewrite.writing.sink_bytes(described.form, &schema, (bytes, rows));
         let about = FileAbout { bytes, rows, columns, key_bytes: arrangement.key_bytes(), sink_bytes };
-        let maps = maps(&described, sizes);
+        let maps = maps(&described, map_bytes(sizes));
         let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
         let partitions = u32::try_from(files).map_err(|_| JobError::program(format!("{files} files are too many")))?;
         let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
