@@ -44,7 +44,7 @@ pub struct Snapshot {
     pub columns: Vec<String>,
     /// How many groups are known, whether or not they are shown.
     pub groups_seen: u64,
-    /// A group that no block has that was read is in so many blocks at most (hypergeometric), with the level of the look; null: nobody knows.
+    /// A group that no block has that was read is in so many blocks at most, with the level of the look; null: nobody knows.
     pub unmet_blocks: Option<u64>,
     /// Which groups are shown follows from estimates: they had to meet a condition or to be among the first, or there are more than are shown or followed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

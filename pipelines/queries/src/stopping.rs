@@ -131,7 +131,12 @@ impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(ErrorGoal { most, guaranteed, all }) => {
-                write!(f, "error={most}")?;
+                // As people say it, where that is the same number.
+                let percent = (most * 1e10).round() / 1e8;
+                match percent / 100.0 == *most {
+                    true => write!(f, "error={percent}%")?,
+                    false => write!(f, "error={most}")?,
+                }
                 f.write_str(if *guaranteed { ":guaranteed" } else { "" })?;
                 f.write_str(if *all { ":all" } else { "" })
             }
@@ -260,9 +265,11 @@ mod tests {
     #[test]
     fn how_a_query_ended_is_said() {
         let said = Ended::Exact { missed: Some(goal("error=1%")) }.to_string();
-        assert_eq!(said, "error=0.01 was met at no look: everything was read, and the answer is exact");
+        assert_eq!(said, "error=1% was met at no look: everything was read, and the answer is exact");
         assert_eq!(Ended::Met("time=5s".parse().unwrap()).to_string(), "time=5s was over");
-        assert_eq!(Ended::Met("error=2%".parse().unwrap()).to_string(), "error=0.02 was met");
+        assert_eq!(Ended::Met("error=2%".parse().unwrap()).to_string(), "error=2% was met");
+        assert_eq!(Until::Error(goal("error=0.3:all")).to_string(), "error=30%:all");
+        assert_eq!(Until::Error(goal("error=0.123456789012345")).to_string(), "error=0.123456789012345");
         assert_eq!(Ended::Asked.to_string(), "it was stopped");
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use exobus_queries::estimators::guaranteed::{Range, TotalRanges};
 use exobus_queries::estimators::{
-    Dual, Estimate, Look, Looks, Population, Sample, Totals, approximate, guaranteed, order,
+    Dual, Estimate, Kind, Look, Looks, Population, Sample, Totals, approximate, guaranteed, random_order, spread_order,
 };
 
 use self::noise::Noise;
@@ -68,6 +68,9 @@ fn tables(blocks: u64) -> Vec<Table> {
     vec![
         table("uniform, 25 % of all rows", true, blocks, |_, noise| drawn(0.25, noise)),
         table("drifting from 5 % to 25 %", true, blocks, |block, noise| drawn(0.05 + 0.2 * part(block), noise)),
+        table("now 10 %, now 30 %, by turns", true, blocks, |block, noise| {
+            drawn(if block % 2 == 0 { 0.1 } else { 0.3 }, noise)
+        }),
         table("Zipf, rank 1", true, blocks, |_, noise| drawn(zipf(1) * (0.3 * noise.normal()).exp(), noise)),
         table("Zipf, rank 20, drifting", true, blocks, |block, noise| {
             drawn(zipf(20) * (0.5 + part(block)) * (0.3 * noise.normal()).exp(), noise)
@@ -120,11 +123,19 @@ impl Asked {
     }
 }
 
-/// Calls `each` at each look before the end at a sample of a seed, with how many rows were not read.
-fn look_at(table: &Table, looks: &[u64], seed: u64, mut each: impl FnMut(usize, &Sample, &Totals, f64)) {
+/// Calls `each` at each look before the end at a sample of a seed, as one is drawn for bounds of a kind, with how many rows were not read.
+fn look_at(
+    table: &Table,
+    looks: &[u64],
+    (kind, seed): (Kind, u64),
+    mut each: impl FnMut(usize, &Sample, &Totals, f64),
+) {
     let (mut sample, mut totals) = (Sample::default(), Totals::new(2));
     let mut left: f64 = table.blocks.iter().map(|[rows, ..]| rows).sum();
-    let order = order(table.blocks.len() as u64, seed);
+    let order = match kind {
+        Kind::Approximate => spread_order(table.blocks.len() as u64, seed),
+        Kind::Guaranteed => random_order(table.blocks.len() as u64, seed),
+    };
     for (number, seen) in looks.iter().enumerate() {
         while sample.blocks < *seen {
             let [rows, count, sum] = table.blocks[order[sample.blocks as usize] as usize];
@@ -178,27 +189,25 @@ fn coverage(table: &Table, asked: Asked, looks: &Looks) -> Coverage {
         at_stops: Default::default(),
     };
     for seed in 0..SEEDS {
-        let mut stopped = [[false; TARGETS.len()]; 2];
-        look_at(table, &before_end, seed, |number, sample, totals, left| {
-            let estimates = |look: &Look| {
-                [asked.surely(look, sample, totals, [rows_max, left]), asked.approximately(look, sample, totals)]
-            };
-            for (kind, estimate) in estimates(&fixed).iter().enumerate() {
-                coverage.at_looks[kind][number].count(estimate, truth);
-            }
-            for (kind, estimate) in estimates(&shared).iter().enumerate() {
+        for (number, kind) in [Kind::Guaranteed, Kind::Approximate].into_iter().enumerate() {
+            let (at_looks, at_stops) = (&mut coverage.at_looks[number], &mut coverage.at_stops[number]);
+            let mut stopped = [false; TARGETS.len()];
+            look_at(table, &before_end, (kind, seed), |number, sample, totals, left| {
+                let estimate = |look: &Look| match kind {
+                    Kind::Guaranteed => asked.surely(look, sample, totals, [rows_max, left]),
+                    Kind::Approximate => asked.approximately(look, sample, totals),
+                };
+                at_looks[number].count(&estimate(&fixed), truth);
+                let estimate = estimate(&shared);
                 for (target, error) in TARGETS.iter().enumerate() {
-                    if !stopped[kind][target] && estimate.relative_error().is_some_and(|found| found <= *error) {
-                        stopped[kind][target] = true;
-                        coverage.at_stops[kind][target].count(estimate, truth);
+                    if !stopped[target] && estimate.relative_error().is_some_and(|found| found <= *error) {
+                        stopped[target] = true;
+                        at_stops[target].count(&estimate, truth);
                     }
                 }
-            }
-        });
-        // Who does not stop has the answer in the end.
-        for (kind, stopped) in stopped.iter().enumerate() {
-            for (target, stopped) in stopped.iter().enumerate() {
-                let held = &mut coverage.at_stops[kind][target];
+            });
+            // Who does not stop has the answer in the end.
+            for (held, stopped) in at_stops.iter_mut().zip(stopped) {
                 (held.held, held.of) = (held.held + u64::from(!stopped), held.of + u64::from(!stopped));
             }
         }
@@ -277,7 +286,7 @@ fn groups_of_many_rows_have_bounds_early_that_are_not_much_wider_than_those_of_a
     for table in top.chain(large) {
         let size = table.blocks.iter().map(|[rows, ..]| rows).sum();
         let population = Population { blocks: BLOCKS, size };
-        look_at(&table, &[BLOCKS / 22, BLOCKS / 4, BLOCKS / 2], 7, |_, sample, totals, _| {
+        look_at(&table, &[BLOCKS / 22, BLOCKS / 4, BLOCKS / 2], (Kind::Approximate, 7), |_, sample, totals, _| {
             for asked in ASKED {
                 let width = |error_probability| {
                     let estimate = asked.approximately(&Look { population, error_probability }, sample, totals);

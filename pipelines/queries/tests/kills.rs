@@ -19,7 +19,7 @@ use exobus_actors::node::{ClusterOptions, Node, NodeOptions};
 use exobus_actors::transfer::network::MemoryNetwork;
 use exobus_bus::chaos::{Chaos, Direction, Faults};
 use exobus_bus::{Bus, Subjects};
-use exobus_queries::estimators::{Dual, Estimate, Look, Looks, Population, Sample, Totals, approximate, order};
+use exobus_queries::estimators::{Dual, Estimate, Look, Looks, Population, Sample, Totals, approximate, spread_order};
 use exobus_queries::online::{OnlineGroup, online_group};
 use exobus_queries::snapshot::Snapshot;
 use exobus_tables::aggregates::parse_list;
@@ -120,7 +120,7 @@ impl Table {
     /// What the estimators say of a group at a look that sees the first blocks of the order of a seed.
     fn estimates(&self, seed: u64, seen: u64, group: &str) -> [Estimate; VALUES] {
         let (mut sample, mut totals) = (Sample::default(), Totals::new(2));
-        for block in order(BLOCKS, seed).into_iter().take(seen as usize) {
+        for block in spread_order(BLOCKS, seed).into_iter().take(seen as usize) {
             sample.add(BLOCK_ROWS as f64);
             if let Some(of_group) = self.blocks[block as usize].get(group) {
                 totals.add(BLOCK_ROWS as f64, of_group);

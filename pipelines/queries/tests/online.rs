@@ -16,7 +16,7 @@ use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::protocol::host::JobSpec;
 use exobus_actors::task::JobError;
 use exobus_actors::words::{Word, Words};
-use exobus_queries::estimators::{Kind, order};
+use exobus_queries::estimators::{Kind, spread_order};
 use exobus_queries::online::{Answered, OnlineGroup, online_group};
 use exobus_queries::snapshot::{ShownKind, Snapshot};
 use exobus_queries::stopping::{Ended, Until};
@@ -328,7 +328,7 @@ fn check_shown(shown: &[Snapshot], blocks: u64) {
 async fn what_does_not_differ_among_the_blocks_that_were_read_is_not_known_but_for_how_many_rows_there_are() {
     let table = Table::new(240);
     // The last block of the table, which has other values than all others, is the last one that is read.
-    let seed = (0..).find(|seed| order(240, *seed).last() == Some(&239)).unwrap();
+    let seed = (0..).find(|seed| spread_order(240, *seed).last() == Some(&239)).unwrap();
     let until: Until = "error=5%".parse().unwrap();
     let aggregates = "count(*) as n, sum(late) as late, avg(late) as mean";
     let query = OnlineGroup { seed, until: Some(until), ..OnlineGroup::new(table.group("late", &[], aggregates)) };
@@ -401,7 +401,7 @@ async fn a_query_that_knows_enough_stops_and_writes_nothing() {
         table.online((2, 64 * MIB), OnlineGroup { until: until("error=0.0001%"), ..query.clone() }).await;
     assert_eq!(
         answered.ended.to_string(),
-        "error=0.000001 was met at no look: everything was read, and the answer is exact"
+        "error=0.0001% was met at no look: everything was read, and the answer is exact"
     );
     assert!(shown.last().unwrap().is_final && table.files("out").len() == 2);
     // Guaranteed bounds of floats would rest on there being no NaN, of which files say nothing.

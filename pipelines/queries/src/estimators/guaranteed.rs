@@ -117,13 +117,15 @@ pub fn mean(
     given(look, Range { low: end(values.low), high: end(values.high) }, value)
 }
 
-/// How many blocks have rows of a group at most that none of those has that were read: were there more, one would have been met, but for this probability (hypergeometric).
+/// How many blocks have rows of a group at most that none of those has that were read: were there more, one would have been met, but for this probability. With a share s of the blocks, h of them are all missed with a
+/// probability of (1 - s)^h at most, in [either order](super::spread_order): blocks are missed together no more often than if each were missed by itself.
 pub fn blocks_with_absent(look: &Look, read: u64) -> u64 {
-    let (all, unread) = (look.population.blocks, look.population.blocks.saturating_sub(read));
+    let unread = look.population.blocks.saturating_sub(read);
+    let missed = unread as f64 / look.population.blocks as f64;
     // With which probability none of so many is met.
     let mut unmet = 1.0;
     for blocks in 0..unread {
-        unmet *= (unread - blocks) as f64 / (all - blocks) as f64;
+        unmet *= missed;
         if unmet <= look.error_probability {
             return blocks;
         }
@@ -239,7 +241,7 @@ mod tests {
         // C(100 - h, 30) / C(100, 30) is 0.0507 for h = 8 and 0.0336 for 9.
         assert_eq!(blocks_with_absent(&look(100), 30), 8);
         assert_eq!((blocks_with_absent(&look(100), 100), blocks_with_absent(&look(100), 0)), (0, 100));
-        // One block is missed by 90 of 100 with a probability of 0.1, two with one of 0.009.
+        // One block is missed by 90 of 100 with a probability of 0.1, two with one of 0.01.
         assert_eq!((blocks_with_absent(&look(100), 90), blocks_with_absent(&look(100), 99)), (1, 0));
     }
 }

@@ -1,5 +1,7 @@
 //! Which blocks are read in which order, and after which of them somebody looks.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -10,12 +12,61 @@ const FIRST_OF: u64 = 100;
 /// Blocks that the first look sees at least.
 const FIRST_MIN: u64 = 2;
 
-/// The numbers of so many blocks in the order in which they are read. It follows from the seed alone and never changes: who keeps a seed keeps an order.
-pub fn order(blocks: u64, seed: u64) -> Vec<u64> {
-    let mut keyed: Vec<(u64, u64)> =
-        (0..blocks).map(|block| (XxHash3_64::oneshot_with_seed(seed, &block.to_le_bytes()), block)).collect();
+/// So many blocks that follow each other are read in an order that does not see where they are: a range of twice as many or more is halved by [`spread_order`].
+const RANGE_MIN: u64 = 32;
+
+/// The numbers of so many blocks in a random order: each prefix is a simple random sample of them. It follows from the seed alone and never changes: who keeps a seed keeps an order.
+pub fn random_order(blocks: u64, seed: u64) -> Vec<u64> {
+    random_range(0..blocks, seed)
+}
+
+/// The numbers of so many blocks in a random order whose prefixes have blocks from everywhere: of each half of the table as many as of the other one, and so on down to ranges of 32 to 63 blocks, in which they are in a
+/// random order. Each block is in a prefix with the same probability, so estimates are as unbiased as those of a simple random sample. They are nearer to the truth where what is asked rises and falls along the table, as with
+/// the hour, and as far from it as those elsewhere: of no population the variance is more than 32/31 times as large. Bounds by the variance of the sample
+/// hold, and do not become narrower, since that has what differs between ranges in it (stratified and systematic sampling: Cochran, "Sampling Techniques", 1977, chapters 5 and 8; by pairs: Deville and Tillé, "Unequal
+/// probability sampling without replacement through a splitting method", Biometrika 1998). It follows from the seed alone and never changes.
+pub fn spread_order(blocks: u64, seed: u64) -> Vec<u64> {
+    spread_range(0..blocks, seed)
+}
+
+fn spread_range(range: Range<u64>, seed: u64) -> Vec<u64> {
+    let len = range.end - range.start;
+    if len < 2 * RANGE_MIN {
+        return random_range(range, seed);
+    }
+    let middle = range.start + len.div_ceil(2);
+    let [left, right] = [range.start..middle, middle..range.end].map(|half| spread_range(half, seed));
+    let chance = |of: u64| hash(seed, &[range.start, range.end, of]);
+    // Where one half has a block more, that comes anywhere; the others come by pairs.
+    let alone = (left.len() > right.len()).then(|| chance(len) % len);
+    let (mut left, mut right) = (left.into_iter(), right.into_iter());
+    let mut order = Vec::with_capacity(len as usize);
+    while order.len() < len as usize {
+        if alone == Some(order.len() as u64) {
+            order.extend(left.next());
+        }
+        let pair = [left.next(), right.next()];
+        let is_turned = chance(order.len() as u64) & 1 == 1;
+        // The block that comes alone may come between two of a pair.
+        let [first, second] = if is_turned { [pair[1], pair[0]] } else { pair };
+        order.extend(first);
+        if alone == Some(order.len() as u64) {
+            order.extend(left.next());
+        }
+        order.extend(second);
+    }
+    order
+}
+
+fn random_range(range: Range<u64>, seed: u64) -> Vec<u64> {
+    let mut keyed: Vec<(u64, u64)> = range.map(|block| (hash(seed, &[block]), block)).collect();
     keyed.sort_unstable();
     keyed.into_iter().map(|(_, block)| block).collect()
+}
+
+fn hash(seed: u64, of: &[u64]) -> u64 {
+    let bytes: Vec<u8> = of.iter().flat_map(|number| number.to_le_bytes()).collect();
+    XxHash3_64::oneshot_with_seed(seed, &bytes)
 }
 
 /// All of the table that is read.
@@ -75,17 +126,68 @@ mod tests {
 
     #[test]
     fn an_order_has_each_block_once_and_never_changes() {
-        let order_of_seven = order(10, 7);
-        assert_eq!(order_of_seven, order(10, 7));
-        let mut sorted = order_of_seven.clone();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..10).collect::<Vec<_>>());
-        assert_ne!(order_of_seven, order(10, 8));
-        assert_eq!(order_of_seven, FIXED);
+        for order in [random_order, spread_order] {
+            for blocks in [0, 1, 10, 63, 64, 65, 127, 1_001] {
+                let mut sorted = order(blocks, 7);
+                assert_eq!(sorted, order(blocks, 7));
+                assert!(blocks < 2 || sorted != order(blocks, 8));
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..blocks).collect::<Vec<_>>());
+            }
+            assert_eq!(order(10, 7), FIXED);
+        }
+        assert_eq!(spread_order(100, 7)[..10], FIXED_OF_MANY);
+    }
+
+    #[test]
+    fn each_prefix_of_a_spread_order_has_blocks_from_everywhere_and_each_block_as_often() {
+        const BLOCKS: u64 = 1_000;
+        const SEEDS: u64 = 2_000;
+        let mut often = [0_u64; BLOCKS as usize];
+        for seed in 0..SEEDS {
+            let order = spread_order(BLOCKS, seed);
+            for seen in [10, 77, 200, 501, 999] {
+                for parts in [2, 4, 8, 16] {
+                    for part in 0..parts {
+                        let even = seen as f64 / parts as f64;
+                        let in_part = |block: &&u64| **block * parts / BLOCKS == part;
+                        let met = order[..seen].iter().filter(in_part).count() as f64;
+                        // Halves of odd lengths differ by a block, as do prefixes of them.
+                        assert!(
+                            (met - even).abs() <= 2.0,
+                            "{met} of {seen} are in part {part} of {parts}, seed {seed}"
+                        );
+                    }
+                }
+            }
+            order[..250].iter().for_each(|block| often[*block as usize] += 1);
+        }
+        // A quarter of the seeds each; the standard deviation is 19.
+        let (least, most) = (often.iter().min().unwrap(), often.iter().max().unwrap());
+        assert!(*least > 500 - 95 && *most < 500 + 95, "{least} {most}");
+    }
+
+    #[test]
+    fn blocks_are_missed_together_no_more_often_than_if_each_were_missed_by_itself() {
+        const SEEDS: u64 = 4_000;
+        let (blocks, seen, with_group) = (256_u64, 20, 30_u64);
+        let chance = (1.0 - seen as f64 / blocks as f64).powi(with_group as i32);
+        let orders: Vec<Vec<u64>> = (0..SEEDS).map(|seed| spread_order(blocks, seed)).collect();
+        let side_by_side: Vec<u64> = (0..with_group).collect();
+        let here_and_there: Vec<u64> = (0..with_group).map(|number| number * blocks / with_group).collect();
+        let by_turns: Vec<u64> = (0..with_group).map(|number| 2 * number).collect();
+        for of_group in [side_by_side, here_and_there, by_turns] {
+            let missed =
+                orders.iter().filter(|order| !order[..seen].iter().any(|block| of_group.contains(block))).count();
+            // The standard deviation is 18.
+            assert!((missed as f64) < chance * SEEDS as f64 + 54.0, "{of_group:?}: {missed}");
+        }
     }
 
     /// Of ten blocks, with the seed 7.
     const FIXED: [u64; 10] = [5, 3, 9, 0, 2, 1, 6, 4, 7, 8];
+    /// The first of a hundred.
+    const FIXED_OF_MANY: [u64; 10] = [32, 69, 65, 11, 5, 64, 40, 74, 3, 78];
 
     #[test]
     fn looks_grow_by_half_and_the_last_one_sees_everything() {

@@ -1,8 +1,10 @@
 //! What a part of a table says about all of it, and how sure that is: without engine, clock or files.
 //!
-//! A table is *blocks*, each of which is read as a whole. The *sample* is a prefix of one seeded permutation of them ([`order`]), so each look at it is a simple random sample of blocks
-//! without replacement, and a block is a cluster: rows of one are alike more often than not, which is why nothing here counts rows as draws. Of a group of rows, *terms* are summed in each
+//! A table is *blocks*, each of which is read as a whole. The *sample* is a prefix of one seeded permutation of them, and a block is a cluster: rows of one are alike more often than not, which is why nothing here counts rows as draws. Of a group of rows, *terms* are summed in each
 //! block (how many rows it has there, sums of expressions): their totals of blocks are what is estimated from ([`Totals`]).
+//!
+//! There are two permutations. In the [random one](random_order) each look is at a simple random sample of blocks without replacement, which is what guaranteed bounds are for. In that which is [spread](spread_order) it has
+//! blocks from everywhere in the table: estimates are nearer to the truth where rows follow each other in time, or are in any other order, and approximate bounds hold as well.
 //!
 //! There are two kinds of bounds ([`Kind`]). Which of them is given follows from the query and from metadata, never from what the sample looks like: choosing by the sample loses coverage.
 //!
@@ -27,5 +29,5 @@ pub mod guaranteed;
 pub(crate) use self::answer::relative_error;
 pub use self::answer::{Bounds, Estimate, Kind, NoBounds};
 pub use self::dual::Dual;
-pub use self::looks::{Look, Looks, Population, order};
+pub use self::looks::{Look, Looks, Population, random_order, spread_order};
 pub use self::totals::{Sample, Totals};

@@ -44,6 +44,7 @@ impl Totals {
     }
 
     /// How many numbers those of so many terms are.
+    #[inline]
     pub fn numbers_of(terms: usize) -> usize {
         1 + 2 * terms + terms * (terms + 1) / 2
     }
@@ -66,12 +67,13 @@ impl Totals {
         assert_eq!(numbers.len(), Self::numbers_of(terms), "the numbers of so many terms");
         let (first, products) = numbers.split_at_mut(1 + 2 * terms);
         first[0] += 1.0;
-        for (row, total) in totals.iter().enumerate() {
-            first[1 + row] += total;
-            first[1 + terms + row] += size * total;
-            for (column, other) in totals[..=row].iter().enumerate() {
-                products[place(row, column)] += total * other;
-            }
+        let (sums, with_size) = first[1..].split_at_mut(terms);
+        let mut products = products.iter_mut();
+        for (row, ((sum, with_size), total)) in sums.iter_mut().zip(with_size).zip(totals).enumerate() {
+            *sum += total;
+            *with_size += size * total;
+            // Row by row, as `place` has it.
+            totals[..=row].iter().zip(&mut products).for_each(|(other, product)| *product += total * other);
         }
     }
 

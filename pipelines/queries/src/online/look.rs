@@ -79,7 +79,7 @@ pub(super) struct Looked {
 }
 
 /// Looks at what is known. Its outputs are [`State`], [`Looked`] and [`Followed`].
-#[task(name = "query.look", version = 4, arguments = [whole, whole, whole, stream], deterministic = true)]
+#[task(name = "query.look", version = 5, arguments = [whole, whole, whole, stream], deterministic = true)]
 pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) -> Result<(), TaskError> {
     let order_by = params.shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
     let shown = Shown::of(context, params.query.clone(), order_by)?;

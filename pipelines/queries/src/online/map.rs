@@ -81,7 +81,7 @@ pub(super) fn told_bytes(groups_max: usize, terms: usize) -> u64 {
 }
 
 /// Reads blocks as a map of groups does; its third output is [`Told`].
-#[task(name = "query.map", version = 4, deterministic = true)]
+#[task(name = "query.map", version = 5, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     let MapParams { blocks, sizes, terms, groups_max, said } = params;
     let Some(sizes) = sizes else {

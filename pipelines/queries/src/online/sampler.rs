@@ -18,7 +18,7 @@ use super::look::{FinalParams, LookParams, State, answer, look_at_groups, look_b
 use super::map::{MapParams, SaidOfValues, map, told_bytes};
 use super::moments::memory_bytes;
 use crate::estimators::guaranteed::Range;
-use crate::estimators::{Kind, Looks, Population, Sample, order};
+use crate::estimators::{Kind, Looks, Population, Sample, random_order, spread_order};
 use crate::snapshot::Snapshot;
 use crate::stopping::Until;
 
@@ -157,8 +157,11 @@ impl<'a> BySeed<'a> {
 
 impl Sampler for BySeed<'_> {
     fn order(&self, blocks: &[BlockSize], extents: &[Option<(f64, f64)>], nodes: Sizes) -> Result<ReadOrder, JobError> {
-        let mut order: Vec<usize> =
-            order(blocks.len() as u64, self.params.seed).into_iter().map(|block| block as usize).collect();
+        let order = match self.params.bounds {
+            Kind::Approximate => spread_order(blocks.len() as u64, self.params.seed),
+            Kind::Guaranteed => random_order(blocks.len() as u64, self.params.seed),
+        };
+        let mut order: Vec<usize> = order.into_iter().map(|block| block as usize).collect();
         let looks = Looks::new(blocks.len() as u64);
         let mut seen: VecDeque<usize> = looks.seen().map(|blocks| blocks as usize).collect();
         // That at the end is the answer.
