@@ -126,6 +126,29 @@ fn tables_have_the_bytes_that_they_have_on_a_disk() {
     bucket.run(&["show", "s3://lake/sort/part-*.parquet", "--rows", "1"]).expect(0, &[]);
 }
 
+#[cfg(feature = "sql")]
+#[test]
+fn queries_read_and_write_objects_as_they_do_files() {
+    let bucket = Bucket::new();
+    write_table(&bucket.scratch.path("table"));
+    let local = bucket.scratch.text("table");
+    finish(bucket.job(&["convert", &local, "--output", "s3://lake/table", "--format", "parquet"])).expect(0, &[]);
+    let query = |input: &str, more: &[&str]| {
+        let text = format!("SELECT ts, count(*) AS n, sum(id) AS ids FROM '{input}' GROUP BY ts ORDER BY n DESC, ts");
+        finish(bucket.job(&[&["query", &text, "--json"], more].concat())).expect(0, &[]).stdout.clone()
+    };
+    let rows =
+        |told: &str| serde_json::from_str::<serde_json::Value>(told.lines().last().unwrap()).unwrap()["rows"].clone();
+    let here = rows(&query(&bucket.scratch.text("s3/lake/table"), &[]));
+    assert!(here.as_array().unwrap().len() > 1, "{here}");
+    assert_eq!(rows(&query("s3://lake/table/*.parquet", &[])), here);
+    assert_eq!(rows(&query("s3://lake/table", &["--online"])), here);
+    let steps = bucket.scratch.text("steps");
+    query("s3://lake/table", &["--output", "s3://lake/query", "--scratch", &steps]);
+    assert!(bucket.server.objects("lake", "query") > 0 && names(&bucket.scratch.path("steps")).is_empty());
+    assert_eq!(bucket.server.uploads("lake", ""), 0);
+}
+
 /// What needs no cluster and no process of its own for jobs is told of a store as jobs are.
 #[test]
 fn commands_that_only_look_are_told_of_a_store_by_a_configuration() {

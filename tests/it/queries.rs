@@ -181,7 +181,7 @@ fn a_query_shows_what_it_knows_while_it_reads_and_ends_with_the_same_answer() {
     assert!(lines.len() > 5 && lines.last().unwrap()["final"] == true, "{online}");
     assert_eq!(lines[0]["columns"], json!(["city", "n", "paid"]));
     let stopped = query(&scratch, &text, &["--online", "--until", "error=30%"]);
-    assert!(stopped.expect(0, &[]).stdout.contains("error=0.3 was met"), "{stopped:#?}");
+    assert!(stopped.expect(0, &[]).stdout.contains("error=30% was met"), "{stopped:#?}");
     // What is computed of aggregates has bounds, and the answer is in them.
     let means = "SELECT sum(price) / count(*) AS mean, city, 100.0 * count(*) FILTER (WHERE price > 50) / count(*) AS high FROM 'in' GROUP BY city";
     let online = query(&scratch, means, &["--online", "--json"]).expect(0, &[]).stdout.clone();
@@ -418,4 +418,41 @@ fn a_query_of_a_cluster_that_loses_a_node_is_answered() {
     assert_eq!(names(&scratch.path("steps")), [""; 0]);
     let (refused, _) = cluster.run(&["query", &text], |_, _| ());
     refused.expect(2, &["say --scratch, a folder that all nodes reach"]);
+}
+
+#[test]
+fn a_query_shows_what_a_cluster_knows_and_whoever_comes_late_sees_the_last_look() {
+    let cluster = Cluster::of(sales(), &["--memory", "96MiB"]);
+    let scratch = &cluster.scratch;
+    let (input, steps) = (scratch.text("in"), scratch.text("steps"));
+    let text = format!(
+        "SELECT city, count(*) AS n, sum(price) AS paid FROM '{input}' GROUP BY city ORDER BY paid DESC LIMIT 2"
+    );
+    let alone = query(scratch, &text, &["--json", "--local"]).expect(0, &[]).json();
+    let online = ["query", &text, "--online", "--seed", "3", "--scratch", &steps, "--json"];
+    let (told, _) = cluster.run(&online, |_, _| ());
+    let mut lines: Vec<Value> =
+        told.expect(0, &[]).stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answer = lines.pop().unwrap();
+    assert_eq!(answer["rows"], alone["rows"], "{answer}");
+    let last = lines.last().unwrap();
+    assert_eq!(last["seed"], 3, "{last}");
+    assert_eq!((&last["final"], &last["groups"][0]["key"][0]), (&json!(true), &alone["rows"][0]["city"]), "{last}");
+    // The same as a spec, which nobody waits for.
+    let spec = json!({ "kind": "query", "sql": text, "scratch": steps, "online": true, "seed": 3 });
+    fs::write(scratch.path("job.json"), spec.to_string()).unwrap();
+    let ask = |args: &[&str]| exobus(&[args, &["--cluster", &cluster.url]].concat());
+    let submitted = ask(&["submit", &scratch.text("job.json"), "--wait", "--json"]).expect(0, &[]).json();
+    let job = submitted["job"].as_str().unwrap();
+    let result = ask(&["job", job, "result", "--json"]).expect(0, &[]).json();
+    assert_eq!(result["value"]["rows"], alone["rows"], "{result}");
+    let late = ask(&["job", job, "estimate", "--json"]).expect(0, &[]).json();
+    assert_eq!((&late["final"], &late["groups"]), (&json!(true), &last["groups"]));
+    // What ends before its time leaves nothing, and the next query is answered.
+    let (stopped, _) = cluster.run(&[&online[..], &["--until", "error=50%"]].concat(), |_, _| ());
+    assert!(stopped.expect(0, &[]).stdout.contains("error=50% was met"), "{stopped:#?}");
+    assert_eq!(names(&scratch.path("steps")), [""; 0]);
+    let (again, _) = cluster.run(&["query", &text, "--scratch", &steps, "--json"], |_, _| ());
+    assert_eq!(again.expect(0, &[]).json()["rows"], alone["rows"]);
+    cluster.end();
 }

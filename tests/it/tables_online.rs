@@ -87,7 +87,7 @@ fn a_query_that_knows_enough_ends_and_its_folder_is_free() {
     let told = run(&scratch, "out", &["--online", "--until", "error=20%"]);
     told.expect(0, &[]);
     assert!(
-        told.stdout.contains("error=0.2 was met") && told.stdout.contains("nothing was written"),
+        told.stdout.contains("error=20% was met") && told.stdout.contains("nothing was written"),
         "{}",
         told.stdout
     );

@@ -31,7 +31,7 @@ pub(crate) fn as_meant(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError
         let of_expression = |expression: Expr| {
             let name = names.save(&expression);
             let expression = expression.transform_up(|expression| {
-                let spelled = spelled_out(expression, &schema);
+                let spelled = spelled_out(expression, &schema)?;
                 spelled.transform_data(|expression| met(expression, &schema))
             })?;
             Ok(expression.update_data(|expression| name.restore(expression)))
@@ -46,9 +46,13 @@ fn type_of(expression: &Expr, schema: &DFSchema) -> Option<DataType> {
 }
 
 /// An expression by others that say the same with less of a meaning of their own.
-fn spelled_out(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
+fn spelled_out(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>, DataFusionError> {
     let is_float = |one: &Expr| type_of(one, schema).is_some_and(|data_type| data_type.is_floating());
-    match expression {
+    let equal = |mut one: Expr, mut other: Expr| {
+        compared([&mut one, &mut other], schema)?;
+        Ok::<_, DataFusionError>(Box::new(binary_expr(one, Operator::Eq, other)))
+    };
+    Ok(match expression {
         Expr::Negative(of) => {
             let whole = type_of(&of, schema).filter(DataType::is_signed_integer);
             match whole.and_then(|whole| ScalarValue::new_zero(&whole).ok()) {
@@ -56,18 +60,17 @@ fn spelled_out(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 None => Transformed::no(Expr::Negative(of)),
             }
         }
-        Expr::Case(Case { expr: Some(compared), when_then_expr, else_expr })
-            if is_float(&compared) || when_then_expr.iter().any(|(when, _)| is_float(when)) =>
+        Expr::Case(Case { expr: Some(of), when_then_expr, else_expr })
+            if is_float(&of) || when_then_expr.iter().any(|(when, _)| is_float(when)) =>
         {
-            let equals = |when: Box<Expr>| Box::new(binary_expr((*compared).clone(), Operator::Eq, *when));
-            let when_then_expr = when_then_expr.into_iter().map(|(when, then)| (equals(when), then)).collect();
-            // Each condition is a comparison, too.
+            let whens = when_then_expr.into_iter().map(|(when, then)| Ok((equal((*of).clone(), *when)?, then)));
+            let when_then_expr = whens.collect::<Result<_, DataFusionError>>()?;
             Transformed::yes(Expr::Case(Case { expr: None, when_then_expr, else_expr }))
         }
         Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "nullif" && args.iter().any(is_float) => {
             match <[Expr; 2]>::try_from(args) {
                 Ok([one, other]) => {
-                    let is_other = Box::new(binary_expr(one.clone(), Operator::Eq, other));
+                    let is_other = equal(one.clone(), other)?;
                     let null = Box::new(lit(ScalarValue::Null));
                     let case =
                         Case { expr: None, when_then_expr: vec![(is_other, null)], else_expr: Some(Box::new(one)) };
@@ -77,7 +80,7 @@ fn spelled_out(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
             }
         }
         other => Transformed::no(other),
-    }
+    })
 }
 
 /// The widest float among types of which one is a decimal.
@@ -125,16 +128,8 @@ fn met(mut expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>, Dat
             }
             chosen.extend(else_expr.as_deref_mut());
             is_changed = all_chosen(chosen, schema);
-            match expr {
-                Some(expr) => is_changed |= compared(std::iter::once(expr.as_mut()).chain(whens), schema)?,
-                // Comparisons that were spelled out.
-                None => {
-                    for when in whens {
-                        if let Expr::BinaryExpr(BinaryExpr { left, right, .. }) = when {
-                            is_changed |= compared([left.as_mut(), right.as_mut()], schema)?;
-                        }
-                    }
-                }
+            if let Some(expr) = expr {
+                is_changed |= compared(std::iter::once(expr.as_mut()).chain(whens), schema)?;
             }
         }
         Expr::ScalarFunction(function) if CHOOSE.contains(&function.func.name()) => {
