@@ -23,7 +23,7 @@ pub mod trace;
 mod views;
 
 #[cfg(feature = "sql")]
-pub use self::answer::AnswerSummary;
+pub use self::answer::{AnswerSummary, with_rows};
 pub use self::{
     estimates::{GROUPS_DRAWN, largest_error, snapshot_table},
     progress::{Progress, Stage},

@@ -112,12 +112,26 @@ fn result(digits: &str, look: &LookArgs) -> Result<Exit, Failure> {
             },
             Err(error) => return Err(client_failure(error)),
         };
+        let told = readable(told);
         print_line(match look.json {
             true => told.to_string(),
             false => serde_json::to_string_pretty(&told["value"]).or_exit(Exit::InputOutput)?,
         });
         Ok(Exit::Success)
     })
+}
+
+/// What a job has returned, with rows in place of the bytes that have them.
+#[cfg(feature = "sql")]
+fn readable(mut told: Value) -> Value {
+    told["value"] = crate::report::with_rows(told["value"].take());
+    told
+}
+
+/// Without queries nothing returns rows.
+#[cfg(not(feature = "sql"))]
+fn readable(told: Value) -> Value {
+    told
 }
 
 /// Shows how far a job comes, until it is over.

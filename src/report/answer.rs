@@ -1,9 +1,9 @@
 //! What a query has answered, for people and for programs.
 
 use exobus_actors::protocol::host::JobEnd;
-use exobus_sql::program::Answered;
+use exobus_sql::program::{Answered, Shown};
 use exobus_tables::{arrow_array::RecordBatch, arrow_schema::SchemaRef};
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use super::{GROUPS_DRAWN, OnlineSummary, Place, ShownRows, TableSummary, TableWords, count, counted, snapshot_table};
@@ -37,6 +37,21 @@ pub struct AnswerSummary {
     /// Where the answer has files: what was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<TableSummary>,
+}
+
+/// What a job has returned, as JSON: a query's with columns and rows as in [`AnswerSummary`], in place of the stream of Arrow that has them; any other one as it is.
+pub fn with_rows(mut returned: Value) -> Value {
+    let Some(fields) = returned.as_object_mut() else { return returned };
+    let shown = fields.get("shown").and_then(|shown| Shown::deserialize(shown).ok());
+    let Some((shown, Ok((schema, batches)))) = shown.map(|shown| (shown.is_all, shown.batches())) else {
+        return returned;
+    };
+    let rows = ShownRows { schema: &schema, batches: &batches };
+    fields.remove("shown");
+    fields.insert("columns".to_owned(), rows.columns_json().into());
+    fields.insert("rows".to_owned(), rows.rows_json().into());
+    fields.insert("is_all".to_owned(), shown.into());
+    returned
 }
 
 const ANSWERED: TableWords = TableWords { did: "answered", made: Some("rows") };

@@ -445,7 +445,12 @@ fn a_query_shows_what_a_cluster_knows_and_whoever_comes_late_sees_the_last_look(
     let submitted = ask(&["submit", &scratch.text("job.json"), "--wait", "--json"]).expect(0, &[]).json();
     let job = submitted["job"].as_str().unwrap();
     let result = ask(&["job", job, "result", "--json"]).expect(0, &[]).json();
-    assert_eq!(result["value"]["rows"], alone["rows"], "{result}");
+    assert_eq!((&result["value"]["rows"], &result["value"]["is_all"]), (&alone["rows"], &json!(true)), "{result}");
+    let answered = &result["value"]["online"];
+    assert_eq!(
+        (&answered["ended"]["exact"], &answered["snapshot"]["groups"]),
+        (&json!({ "missed": null }), &last["groups"])
+    );
     let late = ask(&["job", job, "estimate", "--json"]).expect(0, &[]).json();
     assert_eq!((&late["final"], &late["groups"]), (&json!(true), &last["groups"]));
     // What ends before its time leaves nothing, and the next query is answered.
