@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn so_many_blocks_have_what_was_never_met_and_one_more_would_have_been_seen() {
-        // C(100 - h, 30) / C(100, 30) is 0.0507 for h = 8 and 0.0336 for 9.
+        // 0.7 to the power of h is 0.0576 for h = 8 and 0.0404 for 9.
         assert_eq!(blocks_with_absent(&look(100), 30), 8);
         assert_eq!((blocks_with_absent(&look(100), 100), blocks_with_absent(&look(100), 0)), (0, 100));
         // One block is missed by 90 of 100 with a probability of 0.1, two with one of 0.01.
