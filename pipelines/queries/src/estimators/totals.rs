@@ -63,17 +63,29 @@ impl Totals {
     /// # Panics
     /// As of [`of_numbers`](Self::of_numbers).
     pub fn add_to(numbers: &mut [f64], size: f64, totals: &[f64]) {
-        let terms = totals.len();
-        assert_eq!(numbers.len(), Self::numbers_of(terms), "the numbers of so many terms");
-        let (first, products) = numbers.split_at_mut(1 + 2 * terms);
-        first[0] += 1.0;
-        let (sums, with_size) = first[1..].split_at_mut(terms);
-        let mut products = products.iter_mut();
-        for (row, ((sum, with_size), total)) in sums.iter_mut().zip(with_size).zip(totals).enumerate() {
-            *sum += total;
-            *with_size += size * total;
-            // Row by row, as `place` has it.
-            totals[..=row].iter().zip(&mut products).for_each(|(other, product)| *product += total * other);
+        /// The same for a number of terms that the compiler knows, mostly.
+        #[inline(always)]
+        fn add(numbers: &mut [f64], size: f64, totals: &[f64]) {
+            let (first, products) = numbers.split_at_mut(1 + 2 * totals.len());
+            first[0] += 1.0;
+            let (sums, with_size) = first[1..].split_at_mut(totals.len());
+            let mut products = products.iter_mut();
+            for (row, ((sum, with_size), total)) in sums.iter_mut().zip(with_size).zip(totals).enumerate() {
+                *sum += total;
+                *with_size += size * total;
+                // Row by row, as `place` has it.
+                totals[..=row].iter().zip(&mut products).for_each(|(other, product)| *product += total * other);
+            }
+        }
+        assert_eq!(numbers.len(), Self::numbers_of(totals.len()), "the numbers of so many terms");
+        // Most groups have few terms: of one aggregate one, two or three, and how many rows there are.
+        match *totals {
+            [one] => add(numbers, size, &[one]),
+            [one, two] => add(numbers, size, &[one, two]),
+            [one, two, three] => add(numbers, size, &[one, two, three]),
+            [one, two, three, four] => add(numbers, size, &[one, two, three, four]),
+            [one, two, three, four, five] => add(numbers, size, &[one, two, three, four, five]),
+            _ => add(numbers, size, totals),
         }
     }
 

@@ -3,6 +3,7 @@
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_shuffle::jobs::values::write_value;
+use exobus_shuffle::kernels::prefetch_value;
 use exobus_tables::jobs::group::sampled::{BlockGroups, MapBlocks, Telling, map_blocks};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -16,6 +17,11 @@ use crate::estimators::guaranteed::Range;
 const ARGUMENTS: usize = 3;
 /// Groups of a block that are looked at at a time.
 const GROUPS_AT_ONCE: usize = 4096;
+
+/// Groups between asking for what is known of one and adding to it.
+const AHEAD: usize = 8;
+/// Numbers that a cache line has.
+const NUMBERS_OF_LINE: usize = 64 / size_of::<f64>();
 
 /// What `query.map` is told. Its arguments are those of [`map_blocks`], and which groups are told, where not all of them are ([`Followed`]).
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,7 +87,7 @@ pub(super) fn told_bytes(groups_max: usize, terms: usize) -> u64 {
 }
 
 /// Reads blocks as a map of groups does; its third output is [`Told`].
-#[task(name = "query.map", version = 5, deterministic = true)]
+#[task(name = "query.map", version = 6, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     let MapParams { blocks, sizes, terms, groups_max, said } = params;
     let Some(sizes) = sizes else {
@@ -108,6 +114,11 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         for groups in groups.chunks(GROUPS_AT_ONCE) {
             let columns = block.terms(groups);
             for (row, group) in groups.iter().enumerate() {
+                if let Some(next) = groups.get(row + AHEAD).filter(|_| follows) {
+                    // Those of all groups are more than the nearest caches hold.
+                    let next = numbers_at(&mut of_followed, *next, terms);
+                    next.chunks(NUMBERS_OF_LINE).for_each(|line| prefetch_value(&line[0]));
+                }
                 totals.iter_mut().zip(&columns).for_each(|(total, column)| *total = column[row]);
                 said.iter().try_for_each(|said| said.check(&totals))?;
                 match follows {

@@ -30,6 +30,8 @@ const LARGEST_MAX: u64 = 1 << 13;
 const FIRST_MAX: u64 = 1 << 18;
 /// What is known of them takes one part in so many of what an executor has of a node's memory.
 const MEMORY_SHARE: u64 = 16;
+/// Rounds whose maps are under way at a time: they wait for what the look before the last one has chosen.
+const ROUNDS_AT_ONCE: usize = 2;
 /// Groups that are followed however small a node is.
 const GROUPS_MIN: u64 = 256;
 
@@ -168,7 +170,8 @@ impl Sampler for BySeed<'_> {
         seen.pop_back();
         let executors_per_node = u64::from(nodes.executors_per_node.max(1));
         let executors = u64::from(nodes.nodes.max(1)) * executors_per_node;
-        let ends = ends(&seen, executors as usize);
+        // Maps of two rounds are under way at a time, and fewer of them make fewer groups of the same rows.
+        let ends = ends(&seen, (executors as usize).div_ceil(ROUNDS_AT_ONCE));
         // A look sees what is before it whatever comes first there, and a task reads blocks faster that lie side by side. The first look chooses which groups are followed by what some tasks tell, so that each
         // of these has blocks from everywhere.
         let first = seen.front().copied().unwrap_or(order.len());
@@ -286,12 +289,12 @@ fn is_of_all_rows(group: &GroupTable) -> bool {
     group.query.by.is_empty() && !leaves_out
 }
 
-/// After how many blocks maps end: where looks are, and so that each executor has some of what is read between two looks.
-fn ends(looks: &VecDeque<usize>, executors: usize) -> Vec<usize> {
+/// After how many blocks maps end: where looks are, and so that what is read between two looks has so many parts.
+fn ends(looks: &VecDeque<usize>, parts: usize) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut from = 0;
     for look in looks {
-        let between = (1..executors).map(|part| from + (look - from) * part / executors);
+        let between = (1..parts).map(|part| from + (look - from) * part / parts);
         ends.extend(between.chain([*look]));
         from = *look;
     }
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_end_at_looks_and_between_them_for_each_executor() {
+    fn maps_end_at_looks_and_where_parts_between_them_end() {
         assert_eq!(ends(&[2, 3, 7].into(), 2), [1, 2, 3, 5, 7]);
         assert_eq!(ends(&[8].into(), 4), [2, 4, 6, 8]);
         assert_eq!(ends(&[1, 2].into(), 3), [1, 2]);

@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, BooleanArray, RecordBatch};
+use arrow_array::{Array as _, BinaryArray, BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use exobus_shuffle::cuts::{Cuts, Finder};
 
 use super::combiner::Combiner;
-use super::groups::NONE;
+use super::groups::{Known, NONE};
 use super::query::{Grouping, Kind, keys};
 use crate::TableError;
 use crate::block::{Gather, Pick};
@@ -129,6 +129,9 @@ impl<'a> Collector<'a> {
                 // A row has a group and a value of each argument whose values are counted.
                 *met += if kind == Kind::Rows { rows * (1 + self.grouping.values.len() as u64) } else { rows };
                 self.combiner.add(kind, message)?;
+                if self.combiner.followed() > 0 {
+                    self.combiner.find_followed()?;
+                }
                 Ok(false)
             }
             State::Passing { rows: left, some_are_collected } => {
@@ -140,9 +143,23 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// What the rows that were added last were added to, where all of them were collected.
-    pub(super) fn collected(&self) -> Option<&Combiner> {
-        matches!(self.state, State::Collecting { .. }).then_some(&self.combiner)
+    /// Collects the rows of these groups whatever becomes of others. Before any rows are added.
+    ///
+    /// # Errors
+    /// As of [`Combiner::follow`].
+    pub(super) fn follow(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
+        self.combiner.follow(keys)
+    }
+
+    /// Which of the rows that were added last are of groups that are [followed](Self::follow).
+    pub(super) fn followed(&self) -> &Known {
+        self.combiner.found()
+    }
+
+    /// How many groups, and values of groups, are collected.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.combiner.entries()
     }
 
     /// Goes on collecting, or passes on what comes.
@@ -173,15 +190,16 @@ impl<'a> Collector<'a> {
         let rows = self.combiner.rows();
         let groups = self.combiner.groups();
         let is_often = |group: &u32| rows[*group as usize] >= OFTEN && groups.key(*group).len() <= OFTEN_KEY_MAX;
-        let mut often: Vec<u32> = (0..rows.len() as u32).filter(is_often).collect();
+        let followed = self.combiner.followed();
+        let mut often: Vec<u32> = (followed..rows.len() as u32).filter(is_often).collect();
         often.sort_by_key(|group| std::cmp::Reverse(rows[*group as usize]));
         often.truncate(OFTEN_MAX);
         let rows = ROWS_PASSED * entries as u64;
-        self.state = State::Passing { rows, some_are_collected: !often.is_empty() };
+        self.state = State::Passing { rows, some_are_collected: followed > 0 || !often.is_empty() };
         self.flush(&often)
     }
 
-    /// Passes on what was collected, and forgets it but for the keys of these groups.
+    /// Passes on what was collected, and forgets it but for the keys of these groups and of those that are followed.
     fn flush(&mut self, but: &[u32]) -> Result<(), Unordered> {
         let Self { combiner, finder, memory, passed, .. } = self;
         for message in combiner.messages() {
@@ -200,6 +218,9 @@ impl<'a> Collector<'a> {
         } else {
             let found = self.combiner.find(keys(message));
             let collected: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
+            if self.combiner.followed() > 0 {
+                self.combiner.find_followed()?;
+            }
             if collected.true_count() > 0 {
                 let rows = filter_record_batch(message, &collected).map_err(TableError::from)?;
                 self.combiner.add(kind, &rows)?;

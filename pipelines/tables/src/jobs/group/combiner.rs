@@ -24,20 +24,11 @@ pub(super) struct Combiner {
     accumulators: Vec<Box<dyn Accumulator>>,
     /// Of the arguments whose values are counted, the values of all groups: each has the key of its group before its own.
     values: Vec<Counted>,
+    /// The first so many groups are there whether or not a row is of them.
+    followed: u32,
     /// Of groups that are known, and the rows that are of these.
     marks: Marks,
     known: Known,
-    /// How often groups were forgotten.
-    cleared: u64,
-}
-
-/// Which groups of another combiner are [known](Combiner::know) in one.
-#[derive(Default)]
-pub(super) struct Same {
-    /// How often the other combiner had forgotten its groups when these were found.
-    cleared: u64,
-    /// Of each of its groups the one here, as of [`Groups::known_by`].
-    groups: Vec<u32>,
 }
 
 /// Keys, and how many rows have each of them.
@@ -58,9 +49,9 @@ impl Combiner {
             groups: Counted::default(),
             accumulators: grouping.accumulators()?,
             values: grouping.values.iter().map(|_| Counted::default()).collect(),
+            followed: 0,
             marks: Marks::default(),
             known: Known::default(),
-            cleared: 0,
             grouping: grouping.clone(),
         })
     }
@@ -155,14 +146,34 @@ impl Combiner {
         numbers
     }
 
-    /// Adds groups, of no row, and looks for no others from here on.
+    /// Adds groups, of no row so far, before any others: they are kept when others are forgotten, and passed on where they have rows.
     ///
     /// # Errors
     /// More memory is needed than there is.
     pub(super) fn follow(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
+        debug_assert_eq!(self.groups().len(), 0, "before any others");
         self.add_keys(keys, |_| 0)?;
-        self.know();
+        self.followed = self.groups().len() as u32;
         Ok(())
+    }
+
+    /// How many groups are [followed](Self::follow): they have the first numbers.
+    pub(super) fn followed(&self) -> u32 {
+        self.followed
+    }
+
+    /// Which of the keys that were added or looked for last are those of groups that are [followed](Self::follow).
+    ///
+    /// # Errors
+    /// More memory is needed than there is.
+    pub(super) fn find_followed(&mut self) -> Result<(), Unordered> {
+        self.known.find_first(&self.groups.numbers, self.followed);
+        Ok(self.memory.resize(self.bytes())?)
+    }
+
+    /// What was [found](Self::find_followed) last.
+    pub(super) fn found(&self) -> &Known {
+        &self.known
     }
 
     /// Groups that are there are those that [`add_known`](Self::add_known) knows.
@@ -177,42 +188,28 @@ impl Combiner {
     pub(super) fn add_known(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
         let groups = &mut self.groups.groups;
         groups.hash_only(keys(message));
-        groups.known(keys(message), groups.hashes(), &self.marks, &mut self.known);
-        self.add_found(message)
+        let mut known = std::mem::take(&mut self.known);
+        groups.known(keys(message), groups.hashes(), &self.marks, &mut known);
+        let added = self.add_found(message, &known);
+        self.known = known;
+        added
     }
 
-    /// The same of a message whose rows another combiner has [added](Self::add) last, which knows their groups by numbers. `same`: what was found of these.
+    /// Adds those rows of a message of which it is known of which groups they are, to what has [terms](Accumulator::terms).
     ///
     /// # Errors
     /// As of [`add`](Self::add).
-    pub(super) fn add_known_by(
-        &mut self,
-        message: &RecordBatch,
-        other: &Combiner,
-        same: &mut Same,
-    ) -> Result<(), Unordered> {
-        if same.cleared != other.cleared {
-            same.cleared = other.cleared;
-            same.groups.clear();
-        }
-        let Counted { groups, numbers, .. } = &other.groups;
-        let (keyed, others) = ((keys(message), groups.hashes()), (&numbers[..], groups.len()));
-        self.groups.groups.known_by(keyed, others, &self.marks, &mut same.groups, &mut self.known);
-        self.add_found(message)
-    }
-
-    /// Adds the rows of a message of which it was found that they are of known groups.
-    fn add_found(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
+    pub(super) fn add_found(&mut self, message: &RecordBatch, known: &Known) -> Result<(), Unordered> {
         let grouping = self.grouping.clone();
         let counts = &mut self.groups.counts;
-        let Known { rows, groups } = &mut self.known;
+        let Known { rows, groups } = known;
         groups.iter().for_each(|group| counts[*group as usize] += 1);
-        let known = UInt32Array::from(std::mem::take(rows));
+        let rows = UInt32Array::from_iter_values(rows.iter().copied());
         for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
             if accumulator.terms(&[]).is_empty() {
                 continue;
             }
-            let argument = aggregate.argument.map(|argument| take(grouping.argument(message, argument), &known, None));
+            let argument = aggregate.argument.map(|argument| take(grouping.argument(message, argument), &rows, None));
             let argument = argument.transpose().map_err(TableError::from)?;
             // What has terms asks for no places.
             accumulator.update(groups, argument.as_ref(), None)?;
@@ -258,8 +255,10 @@ impl Combiner {
         let values = self.values.iter().enumerate().map(|(number, values)| (Kind::Values(number), values));
         std::iter::once((Kind::States, &self.groups)).chain(values).flat_map(move |(kind, counted)| {
             let groups = counted.groups.len();
+            let followed = if kind == Kind::States { self.followed } else { 0 };
+            let of_rows = move |group: &u32| *group >= followed || counted.counts[*group as usize] > 0;
             (0..groups).step_by(ROWS_MAX).map(move |from| {
-                let some: Vec<u32> = (from as u32..groups.min(from + ROWS_MAX) as u32).collect();
+                let some: Vec<u32> = (from as u32..groups.min(from + ROWS_MAX) as u32).filter(of_rows).collect();
                 Ok((kind, self.message(kind, counted, &some)?))
             })
         })
@@ -277,13 +276,14 @@ impl Combiner {
         Ok(RecordBatch::try_new(self.grouping.layouts[kind.number()].schema().clone(), columns)?)
     }
 
-    /// Forgets all groups but for the keys of these, which are of no row then.
+    /// Forgets all groups but for the keys of those that are [followed](Self::follow) and of these, which are of no row then.
     ///
     /// # Errors
     /// More memory is needed than there is.
     pub(super) fn clear(&mut self, but: &[u32]) -> Result<(), Unordered> {
-        let kept = self.groups().keys_of(but);
-        self.cleared += 1;
+        let others = but.iter().copied().filter(|group| *group >= self.followed);
+        let kept: Vec<u32> = (0..self.followed).chain(others).collect();
+        let kept = self.groups().keys_of(&kept);
         self.groups.clear();
         self.values.iter_mut().for_each(Counted::clear);
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.clear());
@@ -295,19 +295,6 @@ impl Combiner {
         let accumulators: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
         let values = self.values.iter().map(Counted::bytes).sum::<u64>();
         self.groups.bytes() + accumulators + values + self.marks.bytes() + self.known.bytes()
-    }
-}
-
-impl Same {
-    /// Bytes of memory that it takes.
-    pub(super) fn bytes(&self) -> u64 {
-        4 * self.groups.capacity() as u64
-    }
-
-    /// Bytes of memory that it takes at most while the groups of this combiner are found: what grows is there twice for a moment.
-    pub(super) fn bytes_with(&self, other: &Combiner) -> u64 {
-        let (all, room) = (other.groups().len(), self.groups.capacity());
-        4 * if all <= room { room } else { room + all.max(2 * room) } as u64
     }
 }
 

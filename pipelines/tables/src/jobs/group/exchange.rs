@@ -54,7 +54,8 @@ pub(super) fn map_pieces(
     let (pieces, _pieces_memory): (Vec<Piece>, _) = value_of(context, 2, &budget)?;
     let entries_max = params.entries_max as usize;
     let mut collector = Collector::new(&grouping, &cuts, entries_max, &budget.shared()).map_err(of_table)?;
-    let of_blocks = telling.map(|telling| OfBlocks::new(&grouping, telling, &budget.shared())).transpose();
+    let of_blocks = telling.map(|telling| OfBlocks::new(&grouping, telling, &mut collector, &budget.shared()));
+    let of_blocks = of_blocks.transpose();
     let mut of_blocks = of_blocks.map_err(|error| budget.of_groups(error))?;
     let (mut read, mut kept) = (0, Vec::new());
     for piece in &pieces {

@@ -15,8 +15,6 @@ use crate::TableError;
 
 /// The number of no group.
 pub(in crate::jobs) const NONE: u32 = u32::MAX;
-/// The number of a group for which nobody has looked.
-const UNKNOWN: u32 = NONE - 1;
 /// Rows between asking for a key and looking at it, and between asking for a slot and looking for its key.
 const AHEAD: usize = 16;
 /// Slots of a table at least.
@@ -122,7 +120,7 @@ impl Groups {
     /// [`TableError::KeysTooLarge`]: all keys together, with 8 bytes for each of them, take 4 GiB.
     pub(in crate::jobs) fn intern(&mut self, keys: &BinaryArray, groups: &mut Vec<u32>) -> Result<(), TableError> {
         let key_bytes = keys.value_data().len() + keys.len() * HEADER_BYTES;
-        if self.keys.len() + key_bytes > u32::MAX as usize || self.len() + keys.len() >= UNKNOWN as usize {
+        if self.keys.len() + key_bytes > u32::MAX as usize || self.len() + keys.len() >= NONE as usize {
             return Err(TableError::KeysTooLarge { rows: self.len() + keys.len() });
         }
         self.make_room(keys.len());
@@ -167,31 +165,6 @@ impl Groups {
             let (_, group) = self.place_of(hashes[*row as usize], keys.value(*row as usize));
             groups.extend(group);
             group.is_some()
-        });
-    }
-
-    /// The same where another table has groups for all of these keys: a group of that is looked for once, and not for each row. `others`: the groups there of the keys, of so many in all; `same`: of each of these
-    /// the group here, [`NONE`], or [`UNKNOWN`].
-    pub(in crate::jobs) fn known_by(
-        &self,
-        (keys, hashes): (&BinaryArray, &[u32]),
-        (others, all): (&[u32], usize),
-        marks: &Marks,
-        same: &mut Vec<u32>,
-        known: &mut Known,
-    ) {
-        let Known { rows, groups } = known;
-        same.resize(all, UNKNOWN);
-        marks.marked(hashes, rows);
-        groups.clear();
-        rows.retain(|row| {
-            let row = *row as usize;
-            let group = &mut same[others[row] as usize];
-            if *group == UNKNOWN {
-                *group = self.place_of(hashes[row], keys.value(row)).1.unwrap_or(NONE);
-            }
-            groups.extend(Some(*group).filter(|group| *group != NONE));
-            *group != NONE
         });
     }
 
@@ -302,6 +275,23 @@ pub(in crate::jobs) struct Marks {
 }
 
 impl Known {
+    /// Those of the first groups, so many, among these. [`NONE`] is the number of none.
+    pub(in crate::jobs) fn find_first(&mut self, numbers: &[u32], groups: u32) {
+        // Each row is written, and the next one over it where it is of another group: that is quicker than to ask.
+        let Self { rows, groups: found } = self;
+        rows.clear();
+        rows.resize(numbers.len(), 0);
+        found.clear();
+        found.resize(numbers.len(), 0);
+        let mut kept = 0;
+        for (row, group) in (0..).zip(numbers) {
+            (rows[kept], found[kept]) = (row, *group);
+            kept += usize::from(*group < groups);
+        }
+        rows.truncate(kept);
+        found.truncate(kept);
+    }
+
     /// Bytes of memory that it takes.
     pub(in crate::jobs) fn bytes(&self) -> u64 {
         4 * (self.rows.capacity() + self.groups.capacity()) as u64
@@ -462,15 +452,14 @@ mod tests {
             few.known(&all, many.hashes(), &Marks::of(&few), &mut known);
             assert!(known.rows.iter().copied().eq((0..followed).map(|number| number * 17)), "{followed}");
             assert!(known.groups.iter().copied().eq(0..followed), "{followed}");
-            let (expected, mut same) = (known, Vec::new());
-            for _ in 0..2 {
-                let mut known = Known::default();
-                many.intern(&all, &mut numbers).unwrap();
-                let others = (&numbers[..], many.len());
-                few.known_by((&all, many.hashes()), others, &Marks::of(&few), &mut same, &mut known);
-                assert_eq!((&known.rows, &known.groups), (&expected.rows, &expected.groups), "{followed}");
-                assert_eq!(same.len(), many.len());
-            }
+            let expected = known;
+            // In a table that has them before others they have the first numbers.
+            let mut both = Groups::default();
+            both.intern(&keys((0..followed).map(|number| format!("key {}", number * 17))), &mut numbers).unwrap();
+            both.intern(&all, &mut numbers).unwrap();
+            let mut known = Known::default();
+            known.find_first(&numbers, followed);
+            assert_eq!((&known.rows, &known.groups), (&expected.rows, &expected.groups), "{followed}");
         }
     }
 }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::collector::{Collector, REDUCTION_MIN};
-use super::combiner::{Combiner, Same};
+use super::combiner::Combiner;
 use super::exchange::{MapParams, map_pieces};
 use super::query::{Asked, Grouping, Kind};
 use super::reduce::{chosen_rows, streamed, written_layout};
@@ -252,17 +252,17 @@ pub(super) struct OfBlocks<'a> {
     may_combine: bool,
     /// What the collector keeps of what was put together.
     kept: Reservation,
-    /// Which groups of the collector are followed, and the memory that this takes.
-    same: Same,
-    of_same: Reservation,
 }
 
 impl<'a> OfBlocks<'a> {
+    /// Of a collector that has nothing yet.
+    ///
     /// # Errors
     /// As of [`Combiner::new`]; more memory is needed than there is.
     pub(super) fn new(
         grouping: &Arc<Grouping>,
         telling: Telling<'a>,
+        collector: &mut Collector<'_>,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, Unordered> {
         let Telling { followed, groups_max, each } = telling;
@@ -270,7 +270,9 @@ impl<'a> OfBlocks<'a> {
         let may_combine = grouping.values.is_empty() && followed.is_none();
         let follows = followed.is_some();
         if let Some(keys) = followed {
-            combiner.follow(&BinaryArray::from_iter_values(keys.iter()))?;
+            let keys = BinaryArray::from_iter_values(keys.iter());
+            combiner.follow(&keys)?;
+            collector.follow(&keys)?;
         }
         let kept = Reservation::none(budget);
         Ok(Self {
@@ -283,8 +285,6 @@ impl<'a> OfBlocks<'a> {
             combines: may_combine,
             may_combine,
             kept,
-            same: Same::default(),
-            of_same: Reservation::none(budget),
         })
     }
 
@@ -296,14 +296,7 @@ impl<'a> OfBlocks<'a> {
         self.rows += message.num_rows();
         if self.follows {
             let is_kept = collector.add(Kind::Rows, message)?;
-            match collector.collected() {
-                Some(collected) => {
-                    self.of_same.at_least(self.same.bytes_with(collected))?;
-                    self.combiner.add_known_by(message, collected, &mut self.same)?;
-                    self.of_same.resize(self.same.bytes())?;
-                }
-                None => self.combiner.add_known(message)?,
-            }
+            self.combiner.add_found(message, collector.followed())?;
             return Ok(is_kept);
         }
         match self.is_cut {
@@ -466,52 +459,64 @@ mod tests {
     use crate::aggregates::parse_list;
     use crate::sources::FixedBudget;
 
-    /// Three rows of each group.
-    fn batch(groups: std::ops::Range<u64>) -> RecordBatch {
-        let rows = || groups.clone().flat_map(|group| [group; 3]);
-        let names = StringArray::from_iter_values(rows().map(|group| format!("{:06}", group * 7919 % 200_003)));
-        let numbers = Int64Array::from_iter_values(rows().map(|group| group as i64));
+    /// So many rows of each group.
+    fn batch(groups: std::ops::Range<u64>, each: usize) -> RecordBatch {
+        let rows: Vec<u64> = groups.flat_map(|group| std::iter::repeat_n(group, each)).collect();
+        let names = StringArray::from_iter_values(rows.iter().map(|group| format!("{:06}", group * 7919 % 200_003)));
+        let numbers = Int64Array::from_iter_values(rows.iter().map(|group| *group as i64));
         let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("number", Arc::new(numbers))];
         RecordBatch::try_from_iter(columns).unwrap()
     }
 
     #[test]
-    fn what_blocks_have_of_followed_groups_is_told_also_when_the_collector_has_passed_its_groups_on() {
+    fn what_blocks_have_of_followed_groups_is_told_whatever_becomes_of_other_groups() {
+        // Of three rows of each group one becomes, and these are passed on twice before the end; of one row nothing is made, and most are passed on as they are.
+        for (each, passed_on) in [(3, 2), (1, 1)] {
+            let grouping = |batch: &RecordBatch| {
+                let aggregates = parse_list("sum(number)").unwrap();
+                let query = GroupQuery { by: vec!["name".to_owned()], aggregates, having: None, top: None };
+                Arc::new(Grouping::new(&query, &batch.schema()).unwrap())
+            };
+            told_of_followed(&grouping(&batch(0..1, 1)), each, passed_on);
+        }
+    }
+
+    fn told_of_followed(grouping: &Arc<Grouping>, each: usize, passed_on: usize) {
         const GROUPS: u64 = 150_000;
         const EVERY: u64 = 700;
-        let aggregates = parse_list("sum(number)").unwrap();
-        let query = GroupQuery { by: vec!["name".to_owned()], aggregates, having: None, top: None };
-        let grouping = Arc::new(Grouping::new(&query, &batch(0..1).schema()).unwrap());
-        let message = |groups: std::ops::Range<u64>| grouping.rows(&batch(groups), 0).unwrap();
+        let message = |groups: std::ops::Range<u64>| grouping.rows(&batch(groups, each), 0).unwrap();
         let key_of = |group: u64| ByteBuf::from(keys(&message(group..group + 1)).value(0).to_vec());
         let followed: Vec<ByteBuf> = (0..GROUPS).step_by(EVERY as usize).map(key_of).collect();
         let told = RefCell::new(Vec::new());
-        let each: EachBlock<'_> = Box::new(|block: &BlockGroups<'_>| {
+        let tells: EachBlock<'_> = Box::new(|block: &BlockGroups<'_>| {
             let groups: Vec<u32> = block.groups().collect();
             told.borrow_mut().push((groups.clone(), block.terms(&groups)));
             Ok(())
         });
-        let telling = Telling { followed: Some(&followed), groups_max: 1, each };
+        let telling = Telling { followed: Some(&followed), groups_max: 1, each: tells };
         let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
         let cuts = Cuts::new(Vec::new()).unwrap();
-        let mut collector = Collector::new(&grouping, &cuts, ENTRIES_MIN, &budget).unwrap();
-        let mut of_blocks = OfBlocks::new(&grouping, telling, &budget).unwrap();
-        let mut fewer = 0;
+        let mut collector = Collector::new(grouping, &cuts, ENTRIES_MIN, &budget).unwrap();
+        let mut of_blocks = OfBlocks::new(grouping, telling, &mut collector, &budget).unwrap();
+        let (mut fewer, mut kept) = (0, 0);
         for from in (0..GROUPS).step_by(1_000) {
-            let before = collector.collected().unwrap().entries();
-            of_blocks.add(&message(from..from + 1_000), &mut collector).unwrap();
-            fewer += usize::from(collector.collected().unwrap().entries() < before);
+            let before = collector.entries();
+            kept += usize::from(of_blocks.add(&message(from..from + 1_000), &mut collector).unwrap());
+            fewer += usize::from(collector.entries() < before);
             of_blocks.end(&mut collector).unwrap().unwrap();
         }
-        assert_eq!(fewer, 2, "the collector has passed on what it had");
+        assert_eq!((fewer, kept > 0), (passed_on, each == 1), "the collector has passed on what it had");
         drop(of_blocks);
         for (block, (groups, terms)) in (0..).zip(told.into_inner()) {
             let of_block = (0..GROUPS / EVERY + 1).filter(|number| number * EVERY / 1_000 == block);
             let expected: Vec<u32> = of_block.map(|number| number as u32).collect();
             assert_eq!(groups, expected, "block {block}");
-            assert_eq!(terms[0], vec![3.0; expected.len()], "block {block}");
-            let sums: Vec<f64> = expected.iter().map(|number| (3 * u64::from(*number) * EVERY) as f64).collect();
-            assert_eq!(terms[1], sums, "block {block}");
+            assert_eq!(terms[0], vec![each as f64; expected.len()], "block {block}");
+            let sum = |number: &u32| (each as u64 * u64::from(*number) * EVERY) as f64;
+            assert_eq!(terms[1], expected.iter().map(sum).collect::<Vec<_>>(), "block {block}");
         }
+        // Each group goes on once, and none that is followed and of no row.
+        let parts = collector.finish().unwrap();
+        assert_eq!(parts.of(0).iter().map(|(_, picks)| picks.len() as u64).sum::<u64>(), GROUPS);
     }
 }

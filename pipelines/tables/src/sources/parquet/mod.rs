@@ -14,6 +14,7 @@ mod delta;
 mod footer;
 mod inflate;
 mod intervals;
+mod offset_index;
 mod page_header;
 mod page_index;
 mod pages;
@@ -127,7 +128,7 @@ impl ParquetFile {
         RowGroupRows::new(self, split, (columns.unwrap_or(&all), None), budget)
     }
 
-    /// As [`read`](Self::read), of those rows alone: ranges in order, of which no two have a row and no batch has rows of two, none beyond the row group. Pages without one of them are passed over.
+    /// As [`read`](Self::read), of those rows alone: ranges in order, of which no two have a row and no batch has rows of two, none beyond the row group. Pages without one of them are passed over, and not even looked for where the file says where pages are.
     pub(crate) fn read_ranges(
         self: &Arc<Self>,
         split: usize,
@@ -139,5 +140,7 @@ impl ParquetFile {
     }
 }
 
+#[cfg(test)]
+mod range_tests;
 #[cfg(test)]
 mod tests;

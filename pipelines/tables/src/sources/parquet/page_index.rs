@@ -1,4 +1,4 @@
-//! What a file says of the values in the pages of a column: its column index and its offset index.
+//! What a file says of the values in the pages of a column: its column index, with the rows of pages from its [offset index](super::offset_index).
 //!
 //! Both are read by us, since the library reads those of all columns at once, and nothing asks for memory there. What is out of line in them (other numbers of pages, rows that do
 //! not rise, lengths that no value has) is not believed, and nothing is said then; see [`statistics`](super::statistics) for what is believed.
@@ -13,15 +13,13 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type};
 
-use super::super::memory::{MemoryBudget, MemoryDenied, Reservation};
-use super::super::{Place, SourceError};
+use super::super::SourceError;
+use super::super::memory::{MemoryBudget, Reservation};
 use super::statistics::believed_nulls;
 use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
 use super::{ParquetFile, RowGroupStatistics};
 use crate::guard::guarded;
 
-/// Most bytes of an index that is read.
-const INDEX_MAX: u64 = 16 << 20;
 /// Bytes of memory for a page, beside its bounds.
 const PAGE_BYTES: u64 = 2048;
 
@@ -52,7 +50,8 @@ impl ParquetFile {
         let chunk = self.metadata.row_group(group).column(leaf);
         let of_columns = self.index_range(chunk.column_index_offset(), chunk.column_index_length());
         let Some((at, bytes)) = of_columns else { return Ok(None) };
-        let Some((first_rows, mut memory)) = self.offset_index(group, leaf, budget)? else { return Ok(None) };
+        let Some(index) = self.offset_index(group, leaf, budget)? else { return Ok(None) };
+        let (first_rows, mut memory) = index.into_first_rows();
         let denied = |denied| self.pages_denied(group, chunk, denied);
         memory.resize(4 * bytes + memory.bytes() + PAGE_BYTES * first_rows.len() as u64).map_err(denied)?;
         let mut columns = vec![0; bytes as usize];
@@ -84,7 +83,7 @@ impl ParquetFile {
         let largest = flat.max_by_key(|leaf| self.metadata.row_group(group).column(*leaf).compressed_size());
         let index = largest.map(|leaf| self.offset_index(group, leaf, budget)).transpose()?.flatten();
         let mut runs = vec![0];
-        for first in index.iter().flat_map(|(first_rows, _)| first_rows).copied() {
+        for first in index.iter().flat_map(|index| index.first_rows()) {
             let last = runs[runs.len() - 1];
             if first - last >= rows_min && rows - first >= rows_min {
                 runs.push(first);
@@ -93,30 +92,8 @@ impl ParquetFile {
         Ok(runs)
     }
 
-    /// The first row of each page of a column in a row group, and the memory that reading that takes; `None`: the file does not say it, or it is not believed.
-    fn offset_index(
-        &self,
-        group: usize,
-        leaf: usize,
-        budget: &Arc<dyn MemoryBudget>,
-    ) -> Result<Option<(Vec<u64>, Reservation)>, SourceError> {
-        let chunk = self.metadata.row_group(group).column(leaf);
-        let Some((at, bytes)) = self.index_range(chunk.offset_index_offset(), chunk.offset_index_length()) else {
-            return Ok(None);
-        };
-        let memory = Reservation::of(budget, 2 * bytes).map_err(|denied| self.pages_denied(group, chunk, denied))?;
-        let mut index = vec![0; bytes as usize];
-        self.file.read_at(at, &mut index)?;
-        Ok(first_rows(&index, self.rows_of(group)?).ok().map(|first_rows| (first_rows, memory)))
-    }
-
-    fn pages_denied(&self, group: usize, chunk: &ColumnChunkMetaData, denied: MemoryDenied) -> SourceError {
-        let place = Place::Group(group, Some(chunk.column_path().string().into()));
-        SourceError::Memory { file: self.file.name().clone(), place, what: "what it says of its pages", denied }
-    }
-
     /// The column of the file that a column of the table is, where there is none inside it.
-    fn flat_leaf(&self, column: usize) -> Option<usize> {
+    pub(super) fn flat_leaf(&self, column: usize) -> Option<usize> {
         let parquet = self.metadata.file_metadata().schema_descr();
         let leaf = (0..parquet.num_columns()).find(|leaf| parquet.get_column_root_idx(*leaf) == column)?;
         parquet
@@ -124,13 +101,6 @@ impl ParquetFile {
             .is_primitive()
             .then_some(leaf)
             .filter(|leaf| parquet.column(*leaf).max_rep_level() == 0)
-    }
-
-    /// Where an index lies, and its bytes.
-    fn index_range(&self, offset: Option<i64>, length: Option<i32>) -> Option<(u64, u64)> {
-        let (at, bytes) = (u64::try_from(offset?).ok()?, u64::try_from(length?).ok()?);
-        let is_within = at.checked_add(bytes).is_some_and(|end| end <= self.footer_begin);
-        (is_within && bytes > 0 && bytes <= INDEX_MAX).then_some((at, bytes))
     }
 
     /// Pages as if they were row groups, of which the library makes values of the type of the column.
@@ -155,44 +125,6 @@ impl ParquetFile {
         })
         .ok()
     }
-}
-
-/// The first row of each page, which rise from 0 on and are below the number of rows.
-fn first_rows(offset_index: &[u8], rows: u64) -> Result<Vec<u64>, Wrong> {
-    const LIST: Wrong = Wrong::Malformed("a list of other things");
-    let mut cursor = Cursor::new(offset_index);
-    let (mut first_rows, mut last, mut structs) = (Vec::new(), 0, 0);
-    while let Some((number, kind)) = cursor.field(last)? {
-        match (number, kind) {
-            (1, ThriftType::List) => {
-                let (count, of) = cursor.list()?;
-                if of != ThriftType::Struct {
-                    return Err(LIST);
-                }
-                for _ in 0..count {
-                    first_rows.push(first_row(&mut cursor)?);
-                }
-            }
-            _ => cursor.skip(kind, DEPTH_MAX, &mut structs)?,
-        }
-        last = number;
-    }
-    let is_right = first_rows.first() == Some(&0)
-        && first_rows.is_sorted_by(|one, other| one < other)
-        && first_rows.last().is_some_and(|last| *last < rows);
-    if is_right { Ok(first_rows) } else { Err(Wrong::Malformed("rows that do not rise")) }
-}
-
-fn first_row(cursor: &mut Cursor<'_>) -> Result<u64, Wrong> {
-    let (mut row, mut last, mut structs) = (None, 0, 0);
-    while let Some((number, kind)) = cursor.field(last)? {
-        match (number, kind) {
-            (3, ThriftType::I64) => row = u64::try_from(cursor.number()?).ok(),
-            _ => cursor.skip(kind, DEPTH_MAX, &mut structs)?,
-        }
-        last = number;
-    }
-    row.ok_or(Wrong::Malformed("a page without a first row"))
 }
 
 /// A column index.

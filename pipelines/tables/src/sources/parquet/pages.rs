@@ -14,6 +14,7 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{InputFile, Place, SourceError};
+use super::offset_index::WantedPages;
 use super::page_header::{PageHeader, PageKind};
 use super::thrift::Wrong;
 use super::{delta, inflate, intervals};
@@ -41,6 +42,8 @@ pub(super) struct ColumnChunk {
     pub(super) rows: u64,
     /// Of which intervals it is, if it is of such.
     pub(super) intervals: Option<IntervalUnit>,
+    /// Where its pages are, of a column that has a value a row, where only some rows are read.
+    pub(super) wanted: Option<WantedPages>,
     /// Whether its decoder copies its values instead of pointing to them in the page.
     pub(super) copies: bool,
     pub(super) budget: Arc<dyn MemoryBudget>,
@@ -133,7 +136,7 @@ const HEADER_BYTES: u64 = 4 << 10;
 /// What memory of a page has besides its bytes: where it begins and ends as direct I/O wants it.
 const AROUND: u64 = 3 * ALIGNMENT as u64;
 
-/// Reads the pages of a column.
+/// Reads the pages of a column: one behind the other, or, where it is known which are wanted and where they are, those alone, and the dictionary when one of them needs it.
 pub(super) struct ColumnPages {
     chunk: ColumnChunk,
     /// What was read of the file, of which the first bytes are used, and the memory for it.
@@ -141,11 +144,16 @@ pub(super) struct ColumnPages {
     used: usize,
     memory: Reservation,
     window_bytes: u64,
-    /// How much is read where a header is looked for.
+    /// How much is read where a header is looked for, and where that ends at most.
     header_bytes: u64,
+    read_until: u64,
     /// Where the next header or page is.
     at: u64,
     next: Option<PageHeader>,
+    /// The number of the next page of data, where it is known where they are.
+    number: usize,
+    /// Whether the dictionary, if there is one, was read or passed over.
+    is_behind_dictionary: bool,
     /// Values of the pages so far.
     seen: u64,
     /// What the dictionary takes beside its page.
@@ -159,8 +167,21 @@ impl ColumnPages {
         // Pages of a small chunk are small.
         let is_small = chunk.end - chunk.begin < LARGE_PAGE as u64;
         let header_bytes = if is_small { window_bytes } else { window_bytes.min(HEADER_BYTES) };
-        let (window, next, dictionary) = (Vec::new(), None, None);
-        Self { chunk, window, used: 0, memory, window_bytes, header_bytes, at, next, seen: 0, dictionary }
+        Self {
+            window: Vec::new(),
+            used: 0,
+            memory,
+            window_bytes,
+            header_bytes,
+            read_until: chunk.end,
+            at,
+            next: None,
+            number: 0,
+            is_behind_dictionary: false,
+            seen: 0,
+            dictionary: None,
+            chunk,
+        }
     }
 
     fn place(&self) -> Place {
@@ -181,7 +202,7 @@ impl ColumnPages {
 
     /// Reads so many bytes, or as many as there are, from `at` on.
     fn fill(&mut self, bytes: u64) -> Result<(), SourceError> {
-        let bytes = bytes.min(self.chunk.end - self.at);
+        let bytes = bytes.min(self.read_until.saturating_sub(self.at));
         (self.window, self.used) = (Vec::new(), 0);
         if let Err(denied) = self.memory.resize(bytes) {
             return Err(self.denied(denied, "a piece of the file"));
@@ -199,6 +220,49 @@ impl ColumnPages {
     /// What was read and not used.
     fn ahead(&self) -> &[u8] {
         &self.window[self.used..]
+    }
+
+    /// Goes to where something begins that is read up to there, and whose first page has so many bytes.
+    fn go_to(&mut self, begin: u64, read_until: u64, page_bytes: u64) {
+        match begin.checked_sub(self.at) {
+            Some(bytes) => self.advance(bytes),
+            None => (self.at, self.window, self.used) = (begin, Vec::new(), 0),
+        }
+        self.read_until = read_until;
+        let is_large = page_bytes >= LARGE_PAGE as u64;
+        self.header_bytes = if is_large { self.window_bytes.min(HEADER_BYTES) } else { self.window_bytes };
+    }
+
+    /// Goes to the next page of data, where it is known where that is, and reads its header; or to the dictionary, where the page needs it and it was not read.
+    fn go_to_wanted(&mut self) -> Result<(), SourceError> {
+        let Some(wanted) = &self.chunk.wanted else { return Ok(()) };
+        let Some(page) = wanted.page(self.number).filter(|_| self.next.is_none()) else { return Ok(()) };
+        let (rows, read_until, first) = (wanted.rows_of(self.number), wanted.read_until(self.number), wanted.begin());
+        self.go_to(page.begin, read_until, page.bytes);
+        let Some(header) = self.header()?.cloned() else { return Ok(()) };
+        let (rows_of_page, encoding) = match header.kind {
+            PageKind::Data { values, encoding, .. } => (values, encoding),
+            PageKind::DataV2 { rows, encoding, .. } => (rows, encoding),
+            _ => return Err(self.damaged("it is no page of data, as its index of pages says")),
+        };
+        if u64::from(rows_of_page) != rows || self.at + u64::from(header.stored_bytes) != page.begin + page.bytes {
+            return Err(self.damaged(format!(
+                "a page of {rows_of_page} rows ends at {}, where its index of pages says that one of {rows} ends at {}",
+                self.at + u64::from(header.stored_bytes),
+                page.begin + page.bytes
+            )));
+        }
+        #[allow(deprecated, reason = "what old files call it")]
+        let needs_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        if needs_dictionary && !self.is_behind_dictionary && self.chunk.begin < first {
+            self.next = None;
+            self.go_to(self.chunk.begin, first, first - self.chunk.begin);
+            let before = self.header()?;
+            if !before.is_some_and(|header| matches!(header.kind, PageKind::Dictionary { .. })) {
+                return Err(self.damaged("there is no dictionary before the first page of data"));
+            }
+        }
+        Ok(())
     }
 
     /// The header of the next page; `None`: there is none.
@@ -236,7 +300,7 @@ impl ColumnPages {
                 Ok((header, bytes)) => return Ok((header, bytes as u64)),
                 Err(Wrong::Short) => {
                     let has = self.ahead().len() as u64;
-                    if has >= HEADER_MAX || has >= self.chunk.end - self.at {
+                    if has >= HEADER_MAX || has >= self.read_until.saturating_sub(self.at) {
                         return Err(self.damaged(Wrong::Short.to_string()));
                     }
                     wanted = wanted.max(has * 2);
@@ -267,7 +331,7 @@ impl ColumnPages {
     fn take_large(&mut self, count: usize) -> Result<Stored, SourceError> {
         let end = self.at + count as u64;
         self.header_bytes = self.window_bytes.min(HEADER_BYTES);
-        let ahead = self.header_bytes.min(self.chunk.end - end);
+        let ahead = self.header_bytes.min(self.read_until.saturating_sub(end));
         if let Err(denied) = self.memory.resize(ahead) {
             return Err(self.denied(denied, "a piece of the file"));
         }
@@ -327,9 +391,17 @@ impl ColumnPages {
     }
 
     fn next_page(&mut self) -> Result<Option<Page>, SourceError> {
+        if self.chunk.wanted.as_ref().is_some_and(|wanted| wanted.page(self.number).is_none()) {
+            return Ok(None);
+        }
+        self.go_to_wanted()?;
         self.header()?;
         let Some(header) = self.next.take() else { return Ok(None) };
         let page = self.body(&header)?;
+        match header.kind {
+            PageKind::Dictionary { .. } => self.is_behind_dictionary = true,
+            _ => self.number += 1,
+        }
         match header.kind {
             PageKind::Dictionary { values, .. } => {
                 self.check_intervals(Encoding::PLAIN, page.as_ref())?;
@@ -497,6 +569,14 @@ impl PageReader for ColumnPages {
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        if let Some(wanted) = &self.chunk.wanted {
+            // Dictionaries come where they are needed.
+            let page = |_| {
+                let rows = wanted.rows_of(self.number) as usize;
+                PageMetadata { num_rows: Some(rows), num_levels: None, is_dict: false }
+            };
+            return Ok(wanted.page(self.number).map(page));
+        }
         let header = match self.header() {
             Ok(header) => header.cloned(),
             Err(error) => return Err(self.chunk.unpacked.fail(error)),
@@ -513,6 +593,13 @@ impl PageReader for ColumnPages {
     }
 
     fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        if let Some(wanted) = &self.chunk.wanted {
+            if wanted.page(self.number).is_some() {
+                self.seen += wanted.rows_of(self.number);
+                (self.number, self.next) = (self.number + 1, None);
+            }
+            return Ok(());
+        }
         if let Err(error) = self.header() {
             return Err(self.chunk.unpacked.fail(error));
         }

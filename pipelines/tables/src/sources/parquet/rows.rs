@@ -17,6 +17,7 @@ use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{Place, SourceError};
 use super::ParquetFile;
 use super::intervals::unit_of;
+use super::offset_index::WantedPages;
 use super::pages::{ColumnChunk, ColumnPages, Unpacking, value_bytes};
 use super::types::{has_unchecked_texts, is_copied};
 use crate::guard::guarded;
@@ -70,6 +71,7 @@ impl RowGroupRows {
             RowSelection::from_consecutive_ranges(ranges, rows_of_group as usize)
         });
         let all = 0..rows_of_group;
+        let wanted = ranges;
         let ranges = ranges.unwrap_or(std::slice::from_ref(&all)).to_vec();
         let rows_max: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let parquet = file.metadata.file_metadata().schema_descr();
@@ -88,6 +90,7 @@ impl RowGroupRows {
                 group,
                 root: *root,
                 rows: rows_of_group,
+                wanted,
                 leaves,
                 window,
                 budget,
@@ -264,6 +267,8 @@ struct OneGroup<'a> {
     /// The column of the table, and its columns in the file.
     root: usize,
     leaves: &'a [usize],
+    /// The rows that are read; `None`: all.
+    wanted: Option<&'a [Range<u64>]>,
     window: u64,
     budget: &'a Arc<dyn MemoryBudget>,
     /// Of the columns whose pages were asked for.
@@ -304,6 +309,10 @@ impl OneGroup<'_> {
             let end = end.filter(|end| begin >= 4 && *end <= self.file.footer_begin);
             (begin, end.ok_or_else(|| damaged("its pages are not within the file"))?)
         };
+        // Of a column that has none inside it, and a value a row.
+        let flat = self.wanted.filter(|_| self.file.flat_leaf(self.root) == Some(leaf) && values == self.rows);
+        let index = flat.map(|_| self.file.offset_index(self.group, leaf, self.budget)).transpose()?.flatten();
+        let wanted = index.zip(flat).and_then(|(index, rows)| WantedPages::new(index, begin..end, self.rows, rows));
         Ok(ColumnChunk {
             file: self.file.file.clone(),
             group: self.group,
@@ -313,6 +322,7 @@ impl OneGroup<'_> {
             end,
             values,
             rows: self.rows,
+            wanted,
             copies: is_copied(parquet, leaf),
             intervals: unit_of(
                 &descriptor,

@@ -27,12 +27,12 @@ use super::*;
 use crate::plain::plain_schema;
 use crate::samples::{MemoryFile, Seeded, batch_of, data_type, row};
 
-fn budget(bytes: u64) -> (Arc<FixedBudget>, Arc<dyn MemoryBudget>) {
+pub(super) fn budget(bytes: u64) -> (Arc<FixedBudget>, Arc<dyn MemoryBudget>) {
     let fixed = Arc::new(FixedBudget::new(bytes));
     (fixed.clone(), fixed)
 }
 
-fn open(bytes: Vec<u8>, budget: &Arc<dyn MemoryBudget>) -> Result<Arc<ParquetFile>, SourceError> {
+pub(super) fn open(bytes: Vec<u8>, budget: &Arc<dyn MemoryBudget>) -> Result<Arc<ParquetFile>, SourceError> {
     ParquetFile::open(MemoryFile::input("t.parquet", bytes), budget).map(Arc::new)
 }
 
@@ -49,7 +49,7 @@ fn read(bytes: Vec<u8>, budget: &Arc<dyn MemoryBudget>) -> Result<Vec<SourceBatc
     Ok(all)
 }
 
-fn write(batch: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
+pub(super) fn write(batch: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
     let mut bytes = Vec::new();
     let options = ArrowWriterOptions::new().with_properties(properties);
     let mut writer = ArrowWriter::try_new_with_options(&mut bytes, batch.schema(), options).unwrap();
@@ -59,7 +59,7 @@ fn write(batch: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
 }
 
 /// Ways to write a file, which follow from a seed.
-fn properties(seeded: &mut Seeded) -> WriterProperties {
+pub(super) fn properties(seeded: &mut Seeded) -> WriterProperties {
     let codecs = [
         Compression::UNCOMPRESSED,
         Compression::SNAPPY,
@@ -82,7 +82,7 @@ fn properties(seeded: &mut Seeded) -> WriterProperties {
 }
 
 /// Types that the library writes.
-fn written_type(seeded: &mut Seeded) -> DataType {
+pub(super) fn written_type(seeded: &mut Seeded) -> DataType {
     fn is_written(data_type: &DataType) -> bool {
         match data_type {
             DataType::RunEndEncoded(..) | DataType::Dictionary(..) | DataType::Interval(_) => false,
