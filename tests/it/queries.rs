@@ -311,6 +311,84 @@ fn joins_with_small_tables_are_shown_before_they_are_done() {
 }
 
 #[test]
+fn what_is_wrong_in_files_ends_an_early_answer_as_it_ends_another() {
+    let scratch = sales();
+    query(&scratch, "SELECT * FROM 'in'", &["--format", "parquet", "--output", "whole", "--row-group-rows", "500"])
+        .expect(0, &[]);
+    let whole = fs::read(scratch.path("whole").join(&parts(&scratch.path("whole"))[0])).unwrap();
+    fs::write(scratch.path("cut.parquet"), &whole[..whole.len() / 2]).unwrap();
+    // Bytes of pages in the middle, which have a checksum or are packed.
+    let mut broken = whole.clone();
+    broken[whole.len() / 3..][..40].fill(0xff);
+    fs::write(scratch.path("broken.parquet"), broken).unwrap();
+    for online in [&[][..], &["--online"]] {
+        for (text, told) in [
+            (
+                TOTALS.replace("in", "cut.parquet"),
+                "cut.parquet is damaged at its footer: the file does not end with PAR1",
+            ),
+            (
+                "SELECT city, sum(id) AS s, sum(price) AS paid FROM 'broken.parquet' GROUP BY city".to_owned(),
+                "broken.parquet is damaged at row group",
+            ),
+            ("SELECT sum(id * 9223372036854775) AS s FROM 'in'".to_owned(), "arithmetic overflow"),
+            ("SELECT city, sum(id / (id - 4321)) AS s FROM 'in' GROUP BY city".to_owned(), "divide by zero"),
+        ] {
+            let run = query(&scratch, &text, online);
+            run.expect(1, &[told]);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_is_shown_as_such() {
+    let scratch = sales();
+    fs::create_dir(scratch.path("few")).unwrap();
+    for file in 0..FILES {
+        let row = |row: usize| match (file, row) {
+            (7, 10) => "a,nan\n".to_owned(),
+            _ => format!("{},{}\n", ["a", "b"][row % 2], (file * row) % 100),
+        };
+        let rows: String = (0..ROWS).map(row).collect();
+        fs::write(scratch.path(&format!("few/{file:02}.csv")), format!("k,x\n{rows}")).unwrap();
+    }
+    let text = "SELECT k, sum(x) AS s, count(x) AS n FROM 'few' GROUP BY k";
+    let (looks, answer) = looks(&scratch, text, &[]);
+    let batch = query(&scratch, text, &["--json"]).expect(0, &[]).json();
+    assert_eq!(answer["rows"], batch["rows"]);
+    assert_eq!(answer["rows"][0], json!({ "k": "a", "s": "NaN", "n": 12_000 }));
+    let of = |look: &Value| {
+        let groups = look["groups"].as_array().unwrap();
+        groups.iter().find(|group| group["key"] == json!(["a"])).unwrap()["values"].clone()
+    };
+    let (last, before) = (of(&looks[looks.len() - 1]), of(&looks[looks.len() - 2]));
+    assert_eq!(
+        (&last[0]["estimate"], &last[0]["low"], &last[1]["low"]),
+        (&json!("NaN"), &Value::Null, &json!(12_000.0))
+    );
+    // All blocks but some were read, and that with what is no number with them.
+    let why = json!("what was read so far gives no number");
+    assert_eq!((&before[0]["estimate"], &before[0]["reason"]), (&Value::Null, &why), "{before}");
+    assert!(before[1]["low"].is_f64() || before[1]["reason"].is_string(), "{before}");
+}
+
+#[test]
+fn tables_are_joined_by_the_columns_that_both_have() {
+    let scratch = sales();
+    fs::write(scratch.path("countries.csv"), "city,country\noslo,norway\nrome,italy\nparis,france\n").unwrap();
+    let text = "SELECT country, count(*) AS n, sum(price) AS paid FROM 'in' JOIN 'countries.csv' USING (city) GROUP BY country";
+    let (looks, answer) = looks(&scratch, text, &[]);
+    let [_, (_, oslo, oslo_paid), (_, rome, rome_paid)] = totals()[..] else { panic!("three cities") };
+    let expected = json!([
+        { "country": "italy", "n": rome, "paid": rome_paid },
+        { "country": "norway", "n": oslo, "paid": oslo_paid },
+    ]);
+    assert_eq!(answer["rows"], expected);
+    assert!(looks.len() > 5, "{answer}");
+    assert_eq!(query(&scratch, text, &["--json"]).expect(0, &[]).json()["rows"], expected);
+}
+
+#[test]
 fn the_first_groups_of_each_part_are_answered_and_shown_before() {
     let scratch = sales();
     let groups = "SELECT id % 3 AS part, city, sum(price) AS paid FROM 'in' GROUP BY id % 3, city";

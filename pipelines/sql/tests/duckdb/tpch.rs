@@ -144,7 +144,7 @@ async fn queries_of_tpch_are_answered_as_duckdb_does() {
     let world = World::new(&path, tables, (2, 512 << 20));
     let mut failed = Vec::new();
     for ((number, _), asked) in ASKED.iter().zip(queries) {
-        let asked = Asked { ordered: false, ..asked };
+        let asked = Asked { ordered: asked.sql.contains("order by"), ..asked };
         assert!(!asked.rows.is_empty(), "query {number} answers nothing, so it shows nothing: {}", asked.sql);
         if let Some(what) = world.difference(&asked).await {
             eprintln!("query {number}: {}\n  {what}", asked.sql);
