@@ -24,13 +24,13 @@ use crate::stopping::Until;
 
 /// All groups are followed where there are no more than so many.
 const ALL_MAX: u64 = 1 << 15;
-/// Of more those are that have the most rows, so many at most: each row that is read is looked up among them.
+/// Of more those are that have the most rows, so many at most: what blocks have of each of them is added up.
 const LARGEST_MAX: u64 = 1 << 13;
 /// Groups that a map tells at most whose look chooses.
 const FIRST_MAX: u64 = 1 << 18;
 /// What is known of them takes one part in so many of what an executor has of a node's memory.
 const MEMORY_SHARE: u64 = 16;
-/// Rounds whose maps are under way at a time: they wait for what the look before the last one has chosen.
+/// Rounds whose maps are under way at a time behind the first look: they wait for what the look before the last one has chosen.
 const ROUNDS_AT_ONCE: usize = 2;
 /// Groups that are followed however small a node is.
 const GROUPS_MIN: u64 = 256;
@@ -170,8 +170,7 @@ impl Sampler for BySeed<'_> {
         seen.pop_back();
         let executors_per_node = u64::from(nodes.executors_per_node.max(1));
         let executors = u64::from(nodes.nodes.max(1)) * executors_per_node;
-        // Maps of two rounds are under way at a time, and fewer of them make fewer groups of the same rows.
-        let ends = ends(&seen, (executors as usize).div_ceil(ROUNDS_AT_ONCE));
+        let ends = ends(&seen, executors as usize);
         // A look sees what is before it whatever comes first there, and a task reads blocks faster that lie side by side. The first look chooses which groups are followed by what some tasks tell, so that each
         // of these has blocks from everywhere.
         let first = seen.front().copied().unwrap_or(order.len());
@@ -289,14 +288,15 @@ fn is_of_all_rows(group: &GroupTable) -> bool {
     group.query.by.is_empty() && !leaves_out
 }
 
-/// After how many blocks maps end: where looks are, and so that what is read between two looks has so many parts.
-fn ends(looks: &VecDeque<usize>, parts: usize) -> Vec<usize> {
+/// After how many blocks maps end: where looks are, and so that each executor has some of what is read before the first look, and those of rounds that are under way together each some of these: fewer maps make fewer groups
+/// of the same rows.
+fn ends(looks: &VecDeque<usize>, executors: usize) -> Vec<usize> {
     let mut ends = Vec::new();
-    let mut from = 0;
+    let (mut from, mut parts) = (0, executors);
     for look in looks {
         let between = (1..parts).map(|part| from + (look - from) * part / parts);
         ends.extend(between.chain([*look]));
-        from = *look;
+        (from, parts) = (*look, executors.div_ceil(ROUNDS_AT_ONCE));
     }
     ends.dedup();
     ends.retain(|end| *end > 0);

@@ -8,7 +8,9 @@
 //! (Partial aggregation that gives up: Larson, "Data reduction by partial preaggregation", ICDE 2002; with a table of the size of a cache: Müller et al., "Cache-efficient aggregation: hashing is sorting",
 //! SIGMOD 2015.)
 //!
-//! What is made follows from the rows in their order alone.
+//! Rows of groups that are *followed* are collected all along. They count for nothing where it is seen what collecting is good for.
+//!
+//! What is made follows from the rows in their order, and from which groups are followed.
 
 use std::sync::Arc;
 
@@ -54,6 +56,8 @@ pub(super) struct Collector<'a> {
     entries_max: usize,
     /// Bytes of their keys at most.
     key_bytes_max: usize,
+    /// Bytes of the keys of groups that are followed.
+    followed_key_bytes: usize,
     state: State,
     /// Messages that are passed on, by the numbers of their kinds.
     passed: Vec<Passed>,
@@ -63,7 +67,7 @@ pub(super) struct Collector<'a> {
 enum State {
     /// Groups, and values of groups, were met so often since it began. `until`: how many of them there are when it is seen what that is good for.
     Collecting { met: u64, until: usize },
-    /// So many rows go on being passed on. `some_are_collected`: those of groups that are met often.
+    /// So many rows go on being passed on. `some_are_collected`: those of groups that are met often, or followed.
     Passing { rows: u64, some_are_collected: bool },
 }
 
@@ -110,6 +114,7 @@ impl<'a> Collector<'a> {
             combiner: Combiner::new(grouping, budget)?,
             entries_max: entries_max.max(ENTRIES_MIN),
             key_bytes_max: KEY_BYTES_MAX,
+            followed_key_bytes: 0,
             state: COLLECTING,
             passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
             memory: Reservation::none(budget),
@@ -148,7 +153,9 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// As of [`Combiner::follow`].
     pub(super) fn follow(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
-        self.combiner.follow(keys)
+        self.combiner.follow(keys)?;
+        self.followed_key_bytes = self.combiner.key_bytes();
+        Ok(())
     }
 
     /// Which of the rows that were added last are of groups that are [followed](Self::follow).
@@ -164,8 +171,9 @@ impl<'a> Collector<'a> {
 
     /// Goes on collecting, or passes on what comes.
     fn decide(&mut self) -> Result<(), Unordered> {
-        let entries = self.combiner.entries();
-        let has_room = self.combiner.key_bytes() < self.key_bytes_max;
+        let followed = self.combiner.followed();
+        let entries = self.combiner.entries() - followed as usize;
+        let has_room = self.combiner.key_bytes().saturating_sub(self.followed_key_bytes) < self.key_bytes_max;
         let (met, until) = match &mut self.state {
             State::Collecting { until, .. } if entries < *until && has_room => return Ok(()),
             State::Collecting { met, until } => (met, until),
@@ -190,7 +198,6 @@ impl<'a> Collector<'a> {
         let rows = self.combiner.rows();
         let groups = self.combiner.groups();
         let is_often = |group: &u32| rows[*group as usize] >= OFTEN && groups.key(*group).len() <= OFTEN_KEY_MAX;
-        let followed = self.combiner.followed();
         let mut often: Vec<u32> = (followed..rows.len() as u32).filter(is_often).collect();
         often.sort_by_key(|group| std::cmp::Reverse(rows[*group as usize]));
         often.truncate(OFTEN_MAX);
@@ -201,6 +208,11 @@ impl<'a> Collector<'a> {
 
     /// Passes on what was collected, and forgets it but for the keys of these groups and of those that are followed.
     fn flush(&mut self, but: &[u32]) -> Result<(), Unordered> {
+        self.pass_on_collected()?;
+        self.combiner.clear(but)
+    }
+
+    fn pass_on_collected(&mut self) -> Result<(), Unordered> {
         let Self { combiner, finder, memory, passed, .. } = self;
         for message in combiner.messages() {
             let (kind, message) = message?;
@@ -208,7 +220,7 @@ impl<'a> Collector<'a> {
             let more = message.get_array_memory_size() as u64;
             passed[kind.number()].keep(memory, message, partitions, more)?;
         }
-        self.combiner.clear(but)
+        Ok(())
     }
 
     fn pass_on(&mut self, kind: Kind, message: &RecordBatch, some_are_collected: bool) -> Result<(), Unordered> {
@@ -237,7 +249,8 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// As of [`Combiner::add`].
     pub(super) fn finish(mut self) -> Result<Parts, Unordered> {
-        self.flush(&[])?;
+        self.pass_on_collected()?;
+        drop(self.combiner);
         let partitions = self.partitions;
         let parts = |(layout, passed): (_, Passed)| {
             let gather = Gather::new(Arc::clone(layout), &passed.batches)?;

@@ -167,6 +167,7 @@ impl Combiner {
     /// # Errors
     /// More memory is needed than there is.
     pub(super) fn find_followed(&mut self) -> Result<(), Unordered> {
+        self.memory.at_least(self.bytes() + Known::bytes_of(self.groups.numbers.len()))?;
         self.known.find_first(&self.groups.numbers, self.followed);
         Ok(self.memory.resize(self.bytes())?)
     }
@@ -192,7 +193,8 @@ impl Combiner {
         groups.known(keys(message), groups.hashes(), &self.marks, &mut known);
         let added = self.add_found(message, &known);
         self.known = known;
-        added
+        added?;
+        Ok(self.memory.resize(self.bytes())?)
     }
 
     /// Adds those rows of a message of which it is known of which groups they are, to what has [terms](Accumulator::terms).

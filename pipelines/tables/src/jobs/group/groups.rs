@@ -296,6 +296,11 @@ impl Known {
     pub(in crate::jobs) fn bytes(&self) -> u64 {
         4 * (self.rows.capacity() + self.groups.capacity()) as u64
     }
+
+    /// Bytes of memory that those of so many rows take at most.
+    pub(in crate::jobs) fn bytes_of(rows: usize) -> u64 {
+        8 * rows as u64
+    }
 }
 
 impl Marks {

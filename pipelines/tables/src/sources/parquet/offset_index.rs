@@ -1,7 +1,7 @@
 //! Where the pages of a column lie in a row group, as its offset index says: whoever wants some rows goes to their pages and reads nothing of others.
 //!
-//! Rows and places that are out of line (rows that do not rise, pages beyond the column or within each other) are not believed, and pages are found one behind the other then. That a page has the rows which the
-//! index says is seen when it is read.
+//! Rows and places that are out of line (rows that do not rise, pages that are not one behind the other from the first byte of data to the last) are not believed, and pages are found one behind the other then.
+//! That a page has the rows which the index says is seen when it is read; of pages that nobody reads it is believed. So whoever reads all rows, some of them after others, reads each once, or is told of a lie.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,8 +15,10 @@ use super::thrift::{Cursor, DEPTH_MAX, ThriftType, Wrong};
 
 /// Most bytes of an index that is read.
 const INDEX_MAX: u64 = 16 << 20;
-/// Memory for each byte of an index: a page takes some 8 of its bytes.
-const MEMORY_FACTOR: u64 = 6;
+/// Bytes of an index that a page takes at least: three fields and an end.
+const PAGE_BYTES_MIN: usize = 7;
+/// Memory for each byte of an index: a page of [`PAGE_BYTES_MIN`], and the bytes themselves.
+const MEMORY_FACTOR: u64 = 1 + ((size_of::<IndexedPage>() + size_of::<u64>()) as u64).div_ceil(PAGE_BYTES_MIN as u64);
 /// Bytes between two pages that are read with these where there are fewer: to ask for the next page alone takes longer.
 const GAP_BYTES: u64 = 32 << 10;
 
@@ -98,9 +100,10 @@ fn read_pages(offset_index: &[u8], rows: u64) -> Result<Vec<IndexedPage>, Wrong>
         match (number, kind) {
             (1, ThriftType::List) => {
                 let (count, of) = cursor.list()?;
-                if of != ThriftType::Struct {
+                if of != ThriftType::Struct || !pages.is_empty() {
                     return Err(LIST);
                 }
+                pages.reserve_exact(offset_index.len().div_ceil(PAGE_BYTES_MIN).min(count));
                 for _ in 0..count {
                     pages.push(read_page(&mut cursor)?);
                 }
@@ -142,12 +145,13 @@ pub(super) struct WantedPages {
 }
 
 impl WantedPages {
-    /// Of a column between these bytes of a file, in a row group of so many rows. `wanted`: ranges of rows, in order. `None`: pages are beyond the column, or within each other.
-    pub(super) fn new(index: OffsetIndex, column: Range<u64>, rows: u64, wanted: &[Range<u64>]) -> Option<Self> {
+    /// Of a column whose data are these bytes of a file, in a row group of so many rows. `wanted`: ranges of rows, in order. `None`: the pages are not one behind the other from the first of these bytes to the last,
+    /// so that one of them may be left out.
+    pub(super) fn new(index: OffsetIndex, data: Range<u64>, rows: u64, wanted: &[Range<u64>]) -> Option<Self> {
         let OffsetIndex { pages, memory } = index;
-        let follow = pages.is_sorted_by(|one, other| one.end() <= other.begin);
-        let are_within = pages.first()?.begin >= column.start && pages.last()?.end() <= column.end;
-        if !follow || !are_within || pages.iter().any(|page| page.bytes == 0) {
+        let follow = pages.is_sorted_by(|one, other| one.end() == other.begin);
+        let are_all = pages.first()?.begin == data.start && pages.last()?.end() == data.end;
+        if !follow || !are_all || pages.iter().any(|page| page.bytes == 0) {
             return None;
         }
         let mut ends: Vec<u64> = pages.iter().map(IndexedPage::end).collect();
@@ -225,17 +229,21 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_cannot_lie_where_they_are_said_to_be_are_not_believed() {
+    fn pages_that_leave_out_bytes_of_the_column_or_are_beyond_it_are_not_believed() {
         let rows = std::slice::from_ref(&(0..20));
         let within = |pages: OffsetIndex, column: Range<u64>| WantedPages::new(pages, column, 20, rows).is_some();
-        assert!(within(index(&[5, 6]), 90..111) && within(index(&[5, 6]), 100..200));
-        assert!(!within(index(&[5, 6]), 101..200) && !within(index(&[5, 6]), 100..110));
-        assert!(!within(index(&[0, 6]), 0..200) && !within(index(&[]), 0..200));
-        let mut turned = index(&[5, 6]);
-        turned.pages[1].begin = 104;
-        assert!(!within(turned, 0..200));
+        assert!(within(index(&[5, 6]), 100..111));
+        for column in [99..111, 101..111, 100..110, 100..112] {
+            assert!(!within(index(&[5, 6]), column));
+        }
+        assert!(!within(index(&[0, 11]), 100..111) && !within(index(&[]), 100..100));
+        for begin in [104, 106] {
+            let mut moved = index(&[5, 6]);
+            moved.pages[1] = IndexedPage { begin, bytes: 111 - begin, ..moved.pages[1] };
+            assert!(!within(moved, 100..111), "a gap, or bytes of two pages");
+        }
         let mut endless = index(&[5, 6]);
         endless.pages[0].bytes = u64::MAX;
-        assert!(!within(endless, 0..200));
+        assert!(!within(endless, 100..111));
     }
 }

@@ -152,7 +152,7 @@ pub(super) struct ColumnPages {
     next: Option<PageHeader>,
     /// The number of the next page of data, where it is known where they are.
     number: usize,
-    /// Whether the dictionary, if there is one, was read or passed over.
+    /// Whether the dictionary was read.
     is_behind_dictionary: bool,
     /// Values of the pages so far.
     seen: u64,
@@ -277,10 +277,16 @@ impl ColumnPages {
             }
             let (header, bytes) = self.read_header()?;
             self.advance(bytes);
-            if u64::from(header.stored_bytes) > self.chunk.end - self.at {
+            if u64::from(header.stored_bytes) > self.read_until.saturating_sub(self.at) {
                 return Err(
                     self.damaged(format!("its header says {} bytes, more than the column has", header.stored_bytes))
                 );
+            }
+            if let PageKind::DataV2 { values, rows, .. } = header.kind
+                && values != rows
+                && self.chunk.descriptor.max_rep_level() == 0
+            {
+                return Err(self.damaged(format!("it has {values} values in {rows} rows, where a row has one")));
             }
             match header.kind {
                 // A decoder takes a page without values for the end.

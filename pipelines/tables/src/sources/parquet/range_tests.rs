@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow_array::cast::AsArray as _;
-use arrow_array::{Array as _, RecordBatch, StringArray};
+use arrow_array::{RecordBatch, StringArray};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 use parquet::file::properties::WriterProperties;
@@ -73,56 +73,69 @@ proptest! {
     }
 }
 
-/// Texts in pages of 1 000, the first of which have a dictionary; later ones do not.
-fn texts() -> (RecordBatch, Vec<u8>) {
-    let texts =
-        StringArray::from_iter_values((0..40_000).map(|row| format!("{:06} of many texts", row * 7919 % 100_003)));
-    let batch = RecordBatch::try_from_iter([("text", Arc::new(texts) as _)]).unwrap();
+/// Texts in pages of so many rows, the first of which have a dictionary; later ones do not.
+fn texts(of_page: usize) -> (StringArray, Vec<u8>) {
+    let texts = (0..40 * of_page).map(|row| format!("{:06} of many texts", row * 7919 % 1_000_003));
+    let texts = StringArray::from_iter_values(texts);
+    let batch = RecordBatch::try_from_iter([("text", Arc::new(texts.clone()) as _)]).unwrap();
     let written = WriterProperties::builder()
-        .set_dictionary_page_size_limit(200_000)
-        .set_write_batch_size(500)
-        .set_data_page_row_count_limit(1_000)
+        .set_dictionary_page_size_limit(200 * of_page)
+        .set_write_batch_size(of_page / 2)
+        .set_data_page_row_count_limit(of_page)
         .build();
-    let bytes = write(&batch, written);
-    (batch, bytes)
+    (texts, write(&batch, written))
+}
+
+/// Rows that are read, with their texts.
+fn texts_of(read: &[(u64, RecordBatch)]) -> Vec<(u64, String)> {
+    let of = |(first, rows): &(u64, RecordBatch)| {
+        let texts = rows.column(0).as_string_view().iter().flatten().map(str::to_owned);
+        (*first..).zip(texts).collect::<Vec<_>>()
+    };
+    read.iter().flat_map(of).collect()
+}
+
+fn expected(texts: &StringArray, ranges: &[Range<u64>]) -> Vec<(u64, String)> {
+    let rows = ranges.iter().cloned().flatten();
+    rows.map(|row| (row, texts.value(row as usize).to_owned())).collect()
 }
 
 #[test]
 fn of_some_rows_only_their_pages_are_read_and_the_dictionary_where_one_of_them_needs_it() {
-    let (batch, bytes) = texts();
-    let (_, budget) = budget(1 << 30);
-    // The rows from one on, and how many bytes are read for them.
-    let read = |from: u64, rows: u64| {
-        let (input, count) = MemoryFile::counted("t.parquet", bytes.clone());
-        let file = ParquetFile::open(input, &budget).map(Arc::new).unwrap();
-        let before = count.load(Ordering::Relaxed);
-        let read = read_ranges(&file, std::slice::from_ref(&(from..from + rows)), &budget).unwrap();
-        let texts: Vec<&str> = read.iter().flat_map(|(_, rows)| rows.column(0).as_string_view()).flatten().collect();
-        let wanted = batch.column(0).as_string::<i32>().slice(from as usize, rows as usize);
-        assert!(texts.into_iter().eq(wanted.iter().flatten()));
-        count.load(Ordering::Relaxed) - before
-    };
-    let page = batch.column(0).get_array_memory_size() as u64 / 40;
-    // A dictionary of 200 000 bytes, and a page of numbers in it.
-    let with_dictionary = read(2_500, 100);
-    assert!((200_000..300_000).contains(&with_dictionary), "{with_dictionary} bytes");
-    // One of the last pages, which have their texts, and two of them.
-    let of_one = read(37_500, 100);
-    assert!(of_one < 2 * page, "{of_one} bytes of a page of {page}");
-    let of_two = read(37_500, 1_000);
-    assert!(of_two < 3 * page, "{of_two} bytes of two pages of {page}");
+    // Small pages, and such as are read one by one.
+    for of_page in [1_000, 8_000] {
+        let (texts, bytes) = texts(of_page);
+        let (_, budget) = budget(1 << 30);
+        // How many bytes are read for the rows from one on, in pages.
+        let read = |from: u64, rows: u64| {
+            let (input, count) = MemoryFile::counted("t.parquet", bytes.clone());
+            let file = ParquetFile::open(input, &budget).map(Arc::new).unwrap();
+            let before = count.load(Ordering::Relaxed);
+            let tenth = of_page as u64 / 10;
+            let rows = from * tenth..(from + rows) * tenth;
+            let ranges = std::slice::from_ref(&rows);
+            assert!(texts_of(&read_ranges(&file, ranges, &budget).unwrap()) == expected(&texts, ranges));
+            (count.load(Ordering::Relaxed) - before) / (23 * tenth)
+        };
+        // A dictionary of some eight pages, and a page of numbers in it.
+        let with_dictionary = read(25, 1);
+        assert!((80..130).contains(&with_dictionary), "{with_dictionary} tenths of pages of {of_page}");
+        // One of the last pages, which have their texts, and two of them.
+        let of_one = read(375, 1);
+        assert!(of_one < 20, "{of_one} tenths of pages of {of_page}");
+        let of_two = read(375, 10);
+        assert!(of_two < 30, "{of_two} tenths of pages of {of_page}");
+    }
 }
 
 /// The file whose index of pages says something else of its first column.
-fn with_index(bytes: &[u8], change: impl FnOnce(&mut Vec<PageLocation>)) -> Vec<u8> {
+fn with_index(bytes: &[u8], change: impl FnOnce(&mut OffsetIndexMetaData)) -> Vec<u8> {
     use std::io::Write as _;
     let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
     reader.try_parse(&bytes::Bytes::from(bytes.to_vec())).unwrap();
     let metadata = reader.finish().unwrap();
     let mut said = metadata.offset_index().unwrap().clone();
-    let mut pages = said[0][0].page_locations().clone();
-    change(&mut pages);
-    said[0][0] = OffsetIndexMetaData { page_locations: pages, unencoded_byte_array_data_bytes: None };
+    change(&mut said[0][0]);
     let metadata = metadata.into_builder().set_offset_index(Some(said)).build();
     let tail = bytes.len() - 8;
     let footer = tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
@@ -133,57 +146,108 @@ fn with_index(bytes: &[u8], change: impl FnOnce(&mut Vec<PageLocation>)) -> Vec<
     made
 }
 
+const RANGES: [Range<u64>; 2] = [3_000..3_100, 35_000..35_100];
+
+/// With the pages of a column, and the number of that which has the last rows of [`RANGES`].
+type Lie = fn(&mut Vec<PageLocation>, usize);
+
+fn lying(bytes: &[u8], lie: Lie) -> Vec<u8> {
+    with_index(bytes, |index| {
+        let pages = &mut index.page_locations;
+        let of_rows = pages.iter().rposition(|page| page.first_row_index <= 35_000).unwrap();
+        lie(pages, of_rows);
+    })
+}
+
 #[test]
 fn an_index_that_lies_about_a_page_that_is_read_is_an_error() {
-    let (_, bytes) = texts();
+    let (texts, bytes) = texts(1_000);
     let (_, budget) = budget(1 << 30);
-    let read = |bytes: Vec<u8>| read_ranges(&open(bytes, &budget).unwrap(), &[3_000..3_100, 35_000..35_100], &budget);
-    assert!(read(with_index(&bytes, |_| ())).is_ok());
-    // Each is about the page that has the last rows which are read, or the one behind it.
-    let lies: [fn(&mut Vec<PageLocation>, usize); 4] = [
+    let read = |bytes: Vec<u8>| read_ranges(&open(bytes, &budget).unwrap(), &RANGES, &budget);
+    assert!(texts_of(&read(lying(&bytes, |_, _| ())).unwrap()) == expected(&texts, &RANGES));
+    let lies: [Lie; 4] = [
         |pages, of_rows| pages[of_rows + 1].first_row_index += 100,
+        |pages, of_rows| pages[of_rows].first_row_index -= 100,
         |pages, of_rows| {
-            pages[of_rows].offset += 3;
-            pages[of_rows].compressed_page_size -= 3;
+            // Bytes of the next page.
+            pages[of_rows].compressed_page_size += 5;
+            pages[of_rows + 1].offset += 5;
+            pages[of_rows + 1].compressed_page_size -= 5;
         },
-        |pages, of_rows| pages[of_rows].compressed_page_size -= 1,
-        |pages, of_rows| pages.truncate(of_rows + 1),
+        |pages, of_rows| {
+            let next = pages.remove(of_rows + 1);
+            pages[of_rows].compressed_page_size += next.compressed_page_size;
+        },
     ];
-    for (number, change) in lies.into_iter().enumerate() {
-        let bytes = with_index(&bytes, |pages| {
-            let of_rows = pages.iter().rposition(|page| page.first_row_index <= 35_000).unwrap();
-            change(pages, of_rows);
-        });
-        let error = read(bytes).unwrap_err().to_string();
+    for (number, lie) in lies.into_iter().enumerate() {
+        let error = read(lying(&bytes, lie)).unwrap_err().to_string();
         assert!(error.contains("t.parquet is damaged at row group 0"), "{number}: {error}");
     }
-    // The dictionary, with which the column begins, is a page of something else, and the first pages of data are left out.
+    // The dictionary, with which the column begins, is a page of something else.
     let mut without = bytes.clone();
     assert_eq!(without[4..6], [0x15, 0x04], "a page of the type 2");
     without[5] = 0x02;
-    let without = with_index(&without, |pages| {
-        pages.drain(..2);
-        pages[0].first_row_index = 0;
-    });
     let error = read(without).unwrap_err().to_string();
-    assert!(error.contains("there is no dictionary before the first page of data"), "{error}");
+    assert!(error.contains("t.parquet is damaged at row group 0"), "{error}");
 }
 
 #[test]
 fn an_index_that_cannot_be_right_is_not_used() {
-    let (_, bytes) = texts();
+    let (texts, bytes) = texts(1_000);
     let (_, budget) = budget(1 << 30);
-    let rows = |bytes: Vec<u8>| {
-        let read = read_ranges(&open(bytes, &budget).unwrap(), &[3_000..3_100, 35_000..35_100], &budget).unwrap();
-        read.iter().map(|(first, rows)| (*first, rows.num_rows())).collect::<Vec<_>>()
-    };
-    let lies: [fn(&mut Vec<PageLocation>); 4] = [
-        |pages| pages[7].compressed_page_size = i32::MAX,
-        |pages| pages[7].offset = pages[5].offset,
-        |pages| pages[7].first_row_index = 1,
-        |pages| pages.clear(),
+    let lies: [Lie; 7] = [
+        |pages, of_rows| pages[of_rows].compressed_page_size = i32::MAX,
+        |pages, of_rows| pages[of_rows].offset = pages[of_rows - 2].offset,
+        |pages, of_rows| pages[of_rows].first_row_index = 1,
+        |pages, of_rows| pages[of_rows].compressed_page_size -= 1,
+        // A page is left out, and rows of those behind it are said to come sooner.
+        |pages, _| {
+            pages.remove(20);
+            pages[20..].iter_mut().for_each(|page| page.first_row_index -= 1_000);
+        },
+        |pages, _| {
+            pages.drain(..2);
+            pages[0].first_row_index = 0;
+        },
+        |pages, _| pages.clear(),
     ];
-    for change in lies {
-        assert_eq!(rows(with_index(&bytes, change)), [(3_000, 100), (35_000, 100)]);
+    for (number, lie) in lies.into_iter().enumerate() {
+        let read = read_ranges(&open(lying(&bytes, lie), &budget).unwrap(), &RANGES, &budget).unwrap();
+        assert!(texts_of(&read) == expected(&texts, &RANGES), "{number}");
     }
+}
+
+#[test]
+fn without_memory_for_an_index_pages_are_read_one_behind_the_other() {
+    let (texts, bytes) = texts(1_000);
+    // An index of some megabytes, most of which says nothing of where pages are.
+    let bytes = with_index(&bytes, |index| index.unencoded_byte_array_data_bytes = Some(vec![i64::MAX; 300_000]));
+    let (_, budget) = budget(8 << 20);
+    let file = open(bytes, &budget).unwrap();
+    assert!(matches!(file.offset_index(0, 0, &budget), Err(SourceError::Memory { .. })));
+    assert!(texts_of(&read_ranges(&file, &RANGES, &budget).unwrap()) == expected(&texts, &RANGES));
+}
+
+#[test]
+fn a_page_whose_rows_have_more_than_one_value_is_an_error() {
+    let numbers: arrow_array::ArrayRef = Arc::new(arrow_array::Int64Array::from_iter_values(0..2_000));
+    let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+    let written = WriterProperties::builder()
+        .set_writer_version(parquet::file::properties::WriterVersion::PARQUET_2_0)
+        .set_dictionary_enabled(false)
+        .set_write_batch_size(100)
+        .set_data_page_row_count_limit(100)
+        .build();
+    let bytes = write(&batch, written);
+    let (_, budget) = budget(1 << 30);
+    let read = |bytes: Vec<u8>| read_ranges(&open(bytes, &budget).unwrap(), &[100..200, 500..600], &budget);
+    assert_eq!(read(bytes.clone()).unwrap().iter().map(|(_, rows)| rows.num_rows()).sum::<usize>(), 200);
+    // The header of a page says how many values it has, how many of them are null, and how many rows: 100, 0, 100 as zigzag varints, of fields 1, 2 and 3.
+    let header = [0x15, 0xc8, 0x01, 0x15, 0x00, 0x15, 0xc8, 0x01];
+    let at = bytes.windows(header.len()).enumerate().filter(|(_, window)| *window == header).map(|(at, _)| at);
+    let second = at.clone().nth(1).expect("the second page");
+    let mut lying = bytes.clone();
+    lying[second + 6] = 0xc6;
+    let error = read(lying).unwrap_err().to_string();
+    assert!(error.contains("it has 100 values in 99 rows, where a row has one"), "{error}");
 }

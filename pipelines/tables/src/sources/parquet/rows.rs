@@ -298,21 +298,25 @@ impl OneGroup<'_> {
         }
         let values = u64::try_from(column.num_values()).map_err(|_| damaged("it has fewer than no values"))?;
         let place = |at: i64| u64::try_from(at).map_err(|_| damaged("it begins before the file"));
-        let (begin, end) = if values == 0 {
+        let (begin, data, end) = if values == 0 {
             // There may be no page at all, and writers say then that it is anywhere.
-            (self.file.footer_begin, self.file.footer_begin)
+            (self.file.footer_begin, self.file.footer_begin, self.file.footer_begin)
         } else {
             let data = place(column.data_page_offset())?;
             let dictionary = column.dictionary_page_offset().map(place).transpose()?.filter(|at| *at > 0 && *at < data);
             let begin = dictionary.unwrap_or(data);
             let end = u64::try_from(column.compressed_size()).ok().and_then(|bytes| begin.checked_add(bytes));
             let end = end.filter(|end| begin >= 4 && *end <= self.file.footer_begin);
-            (begin, end.ok_or_else(|| damaged("its pages are not within the file"))?)
+            (begin, data, end.ok_or_else(|| damaged("its pages are not within the file"))?)
         };
         // Of a column that has none inside it, and a value a row.
         let flat = self.wanted.filter(|_| self.file.flat_leaf(self.root) == Some(leaf) && values == self.rows);
-        let index = flat.map(|_| self.file.offset_index(self.group, leaf, self.budget)).transpose()?.flatten();
-        let wanted = index.zip(flat).and_then(|(index, rows)| WantedPages::new(index, begin..end, self.rows, rows));
+        let index = match flat.map(|_| self.file.offset_index(self.group, leaf, self.budget)) {
+            // Pages are found without it, too.
+            None | Some(Err(SourceError::Memory { .. })) => None,
+            Some(index) => index?,
+        };
+        let wanted = index.zip(flat).and_then(|(index, rows)| WantedPages::new(index, data..end, self.rows, rows));
         Ok(ColumnChunk {
             file: self.file.file.clone(),
             group: self.group,
