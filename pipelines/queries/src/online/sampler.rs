@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn maps_end_at_looks_and_where_parts_between_them_end() {
-        assert_eq!(ends(&[2, 3, 7].into(), 2), [1, 2, 3, 5, 7]);
+        assert_eq!(ends(&[4, 8, 16].into(), 4), [1, 2, 3, 4, 6, 8, 12, 16]);
+        assert_eq!(ends(&[2, 3, 7].into(), 2), [1, 2, 3, 7]);
         assert_eq!(ends(&[8].into(), 4), [2, 4, 6, 8]);
         assert_eq!(ends(&[1, 2].into(), 3), [1, 2]);
         assert!(ends(&VecDeque::new(), 2).is_empty());
