@@ -341,6 +341,39 @@ fn what_is_wrong_in_files_ends_an_early_answer_as_it_ends_another() {
 }
 
 #[test]
+fn groups_that_are_asked_for_are_followed_however_few_rows_they_have() {
+    // More groups than are followed, each with a row in six files; those with the largest values come last by their keys.
+    const GROUPS: usize = 40_000;
+    const LARGE: usize = 5;
+    let scratch = Scratch::new();
+    let mut files = vec![String::from("k,v\n"); FILES];
+    for group in 0..GROUPS {
+        let is_large = group >= GROUPS - LARGE;
+        for row in 0..6 {
+            let mixed = (6 * group + row).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            let value = if is_large { 1_000 * (GROUPS - group) } else { mixed % 10 };
+            files[mixed % FILES].push_str(&format!("{}{group:05},{value}\n", if is_large { "z" } else { "a" }));
+        }
+    }
+    fs::create_dir(scratch.path("many")).unwrap();
+    (0..).zip(files).for_each(|(file, rows)| fs::write(scratch.path(&format!("many/{file:02}.csv")), rows).unwrap());
+    let text = "SELECT k, sum(v) AS s FROM 'many' GROUP BY k ORDER BY s DESC LIMIT 5";
+    let mut command = command(&["query", text, "--online", "--json", "--seed", "1", "--memory", "1GiB"]);
+    command.current_dir(scratch.path("."));
+    let told = finish(command).expect(0, &[]).stdout.clone();
+    let mut looks: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answer = looks.pop().unwrap();
+    let largest: Vec<&str> = answer["rows"].as_array().unwrap().iter().flat_map(|row| row["k"].as_str()).collect();
+    assert_eq!(largest, ["z39995", "z39996", "z39997", "z39998", "z39999"]);
+    let last = &looks[looks.len() - 2];
+    assert!(last["blocks_seen"].as_u64().unwrap() < FILES as u64 && last["groups_seen"] == 8_192, "{last}");
+    let shown: Vec<&str> =
+        last["groups"].as_array().unwrap().iter().flat_map(|group| group["key"][0].as_str()).collect();
+    // The fourth was in no file that had been read when it was chosen which are followed.
+    assert_eq!(shown[..4], ["z39995", "z39996", "z39997", "z39999"], "{last}");
+}
+
+#[test]
 fn what_is_no_number_is_shown_as_such() {
     let scratch = sales();
     fs::create_dir(scratch.path("few")).unwrap();

@@ -1,5 +1,6 @@
 //! The tasks that look at what is known: after a part of the blocks, and at the end.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::ops::ControlFlow;
 
@@ -26,6 +27,10 @@ use crate::estimators::{Dual, Estimate, Kind, Look, NoBounds, Population, Sample
 use crate::snapshot::{SHOWN_BYTES_MAX, SHOWN_MAX, ShownGroup, ShownValue, Snapshot};
 use crate::stopping::ErrorGoal;
 
+/// Where a query asks for the first groups, so many times as many are followed whatever rows they have: which are the first is not sure before all was read.
+const RESERVE: u64 = 2;
+/// They are chosen among so many times as many groups as are followed: those of the most rows.
+const CANDIDATES: usize = 8;
 /// Characters of a text that are shown.
 const SHOWN_CHARS_MAX: usize = 500;
 /// The arguments of a look before those that are [`Told`]: what [`Shown`] is made of, and the [`State`] before.
@@ -79,7 +84,7 @@ pub(super) struct Looked {
 }
 
 /// Looks at what is known. Its outputs are [`State`], [`Looked`] and [`Followed`].
-#[task(name = "query.look", version = 5, arguments = [whole, whole, whole, stream], deterministic = true)]
+#[task(name = "query.look", version = 6, arguments = [whole, whole, whole, stream], deterministic = true)]
 pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) -> Result<(), TaskError> {
     let order_by = params.shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
     let shown = Shown::of(context, params.query.clone(), order_by)?;
@@ -112,8 +117,23 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
         memory.resize(granted.max(moments.bytes()))?;
     }
     let is_cut = are_all || begins_anew || moments.len() > all;
-    are_all |= is_cut && moments.keep_largest(largest);
     sample.merge(&params.read);
+    if is_cut && moments.len() > largest {
+        are_all = true;
+        let query = with_reserve(&params.query);
+        if query.top.is_some() {
+            moments.keep_largest(CANDIDATES * largest);
+            memory.resize(granted.max(4 * moments.bytes()))?;
+            let shown = Shown::of(context, query, &[])?;
+            let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why: None, groups: 1 };
+            let (keys, totals) = moments.clone().into_totals();
+            let first: HashSet<&[u8]> = looking.first(&keys, &totals)?.map(Vec::as_slice).collect();
+            moments.keep_first(largest, |key| first.contains(key));
+        } else {
+            moments.keep_largest(largest);
+        }
+        memory.resize(granted.max(moments.bytes()))?;
+    }
     let encoded = moments.encode();
     let (keys, totals) = moments.into_totals();
     let why = begins_anew.then_some(NoBounds::BeginsAnew);
@@ -134,6 +154,15 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
     write_value(context, 0, &state)?;
     write_value(context, 1, &looked)?;
     write_value(context, 2, &followed)
+}
+
+/// The query for more groups than are asked for, where these are the first of some order.
+fn with_reserve(query: &GroupQuery) -> GroupQuery {
+    let mut query = query.clone();
+    if let Some(top) = &mut query.top {
+        top.rows = top.rows.saturating_mul(RESERVE);
+    }
+    query
 }
 
 /// What a look takes beside the store, about.
@@ -191,13 +220,7 @@ impl Looking<'_> {
         let LookParams { query, goal, seen, shown_as, .. } = self.params;
         let aggregates = self.params.of_terms();
         let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
-        let column = |number: usize| {
-            let value = |of: &Vec<Estimate>| Some(of[number].value).filter(|value| value.is_finite());
-            estimates.iter().map(value).collect::<Vec<_>>()
-        };
-        let columns: Vec<_> = (0..aggregates.len()).map(column).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let (chosen, by) = self.shown.chosen(&keys, &columns)?;
+        let (chosen, by) = self.chosen(keys, &estimates)?;
         let estimates = match shown_as {
             None => estimates,
             Some(shown_as) => {
@@ -249,6 +272,29 @@ impl Looking<'_> {
             ..seen.clone()
         };
         Ok(Looked { snapshot, is_met })
+    }
+
+    /// The keys of groups that are shown by what is known.
+    fn first<'a>(
+        &self,
+        keys: &'a [Vec<u8>],
+        totals: &[Totals],
+    ) -> Result<impl Iterator<Item = &'a Vec<u8>>, TaskError> {
+        let aggregates = self.params.of_terms();
+        let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
+        let (chosen, _) = self.chosen(keys, &estimates)?;
+        Ok(chosen.into_iter().map(|group| &keys[group as usize]))
+    }
+
+    /// As of [`Shown::chosen`].
+    fn chosen(&self, keys: &[Vec<u8>], estimates: &[Vec<Estimate>]) -> Result<(Vec<u32>, Vec<ArrayRef>), TaskError> {
+        let column = |number: usize| {
+            let value = |of: &Vec<Estimate>| Some(of[number].value).filter(|value| value.is_finite());
+            estimates.iter().map(value).collect::<Vec<_>>()
+        };
+        let columns: Vec<_> = (0..self.params.query.aggregates.len()).map(column).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        self.shown.chosen(&keys, &columns)
     }
 
     fn look(&self) -> Look {

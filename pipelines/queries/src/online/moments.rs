@@ -123,6 +123,11 @@ impl Moments {
 
     /// Forgets all but so many groups, those of the most rows, which are their first term; whether some were forgotten.
     pub(super) fn keep_largest(&mut self, most: usize) -> bool {
+        self.keep_first(most, |_| false)
+    }
+
+    /// The same; groups whose keys are first are kept before others.
+    pub(super) fn keep_first(&mut self, most: usize, is_first: impl Fn(&[u8]) -> bool) -> bool {
         if self.len() <= most {
             return false;
         }
@@ -130,9 +135,12 @@ impl Moments {
         let mut groups: Vec<usize> = (0..self.len()).collect();
         if most > 0 {
             let rows = |group: &usize| self.numbers[many * group + 1];
-            // Of those that have as many, the ones whose keys are first.
+            let are_first: Vec<bool> = groups.iter().map(|group| is_first(self.key(*group))).collect();
+            // Of those that have as many, the ones whose keys are less.
             groups.select_nth_unstable_by(most - 1, |one, other| {
-                rows(other).total_cmp(&rows(one)).then_with(|| self.key(*one).cmp(self.key(*other)))
+                let first = are_first[*other].cmp(&are_first[*one]);
+                let more = || rows(other).total_cmp(&rows(one));
+                first.then_with(more).then_with(|| self.key(*one).cmp(self.key(*other)))
             });
         }
         groups.truncate(most);
@@ -227,6 +235,9 @@ mod tests {
         let (keys, totals) = some.into_totals();
         assert_eq!(keys, [b"b", b"d"], "of those that have as many, the first");
         assert_eq!((totals[0].sum(0), totals[1].sum(0)), (2.0, 10.0));
+        let mut first = moments(&[("a", 1.0), ("b", 2.0), ("c", 2.0), ("d", 9.0)]);
+        assert!(first.keep_first(3, |key| key == b"a" || key == b"c"));
+        assert_eq!(first.into_totals().0, [b"a", b"c", b"d"], "however few rows they have");
         let mut none = moments(&[("a", 1.0)]);
         assert!(none.keep_largest(0) && none.len() == 0);
     }
