@@ -170,7 +170,7 @@ impl Sampler for BySeed<'_> {
         seen.pop_back();
         let executors_per_node = u64::from(nodes.executors_per_node.max(1));
         let executors = u64::from(nodes.nodes.max(1)) * executors_per_node;
-        let ends = ends(&seen, executors as usize);
+        let ends = ends(&seen, order.len(), executors as usize);
         // A look sees what is before it whatever comes first there, and a task reads blocks faster that lie side by side. The first look chooses which groups are followed by what some tasks tell, so that each
         // of these has blocks from everywhere.
         let first = seen.front().copied().unwrap_or(order.len());
@@ -289,17 +289,19 @@ fn is_of_all_rows(group: &GroupTable) -> bool {
 }
 
 /// After how many blocks maps end: where looks are, and so that each executor has some of what is read before the first look, and those of rounds that are under way together each some of these: fewer maps make fewer groups
-/// of the same rows.
-fn ends(looks: &VecDeque<usize>, executors: usize) -> Vec<usize> {
+/// of the same rows. Behind the last look each executor has some, so that none is at it when all others have ended.
+fn ends(looks: &VecDeque<usize>, blocks: usize, executors: usize) -> Vec<usize> {
     let mut ends = Vec::new();
     let (mut from, mut parts) = (0, executors);
+    let between =
+        |from: usize, end: usize, parts: usize| (1..=parts).map(move |part| from + (end - from) * part / parts);
     for look in looks {
-        let between = (1..parts).map(|part| from + (look - from) * part / parts);
-        ends.extend(between.chain([*look]));
+        ends.extend(between(from, *look, parts));
         (from, parts) = (*look, executors.div_ceil(ROUNDS_AT_ONCE));
     }
+    ends.extend(between(from, blocks, executors));
     ends.dedup();
-    ends.retain(|end| *end > 0);
+    ends.retain(|end| (1..blocks).contains(end));
     ends
 }
 
@@ -335,10 +337,11 @@ mod tests {
 
     #[test]
     fn maps_end_at_looks_and_where_parts_between_them_end() {
-        assert_eq!(ends(&[4, 8, 16].into(), 4), [1, 2, 3, 4, 6, 8, 12, 16]);
-        assert_eq!(ends(&[2, 3, 7].into(), 2), [1, 2, 3, 7]);
-        assert_eq!(ends(&[8].into(), 4), [2, 4, 6, 8]);
-        assert_eq!(ends(&[1, 2].into(), 3), [1, 2]);
-        assert!(ends(&VecDeque::new(), 2).is_empty());
+        assert_eq!(ends(&[4, 8, 16].into(), 20, 4), [1, 2, 3, 4, 6, 8, 12, 16, 17, 18, 19]);
+        assert_eq!(ends(&[2, 3, 7].into(), 9, 2), [1, 2, 3, 7, 8]);
+        assert_eq!(ends(&[8].into(), 9, 4), [2, 4, 6, 8]);
+        assert_eq!(ends(&[1, 2].into(), 3, 3), [1, 2]);
+        assert_eq!(ends(&VecDeque::new(), 4, 2), [2]);
+        assert!(ends(&VecDeque::new(), 0, 2).is_empty());
     }
 }

@@ -138,6 +138,11 @@ impl Block<'_> {
         BlockSize { rows, bytes: value_bytes }
     }
 
+    /// What it takes of a map that reads several.
+    fn bytes(&self) -> u64 {
+        bytes_of(self.file, &self.described())
+    }
+
     /// It alone, as a map reads it.
     fn piece(&self) -> Piece {
         let mut piece = Piece::new(self.file, self.split, self.before);
@@ -177,32 +182,42 @@ pub(super) fn blocks(described: &Described) -> Vec<Block<'_>> {
 /// What a map reads where blocks come in some order, and which places of it these are.
 pub(super) type Taken = (Vec<Piece>, Range<usize>);
 
-/// What each map reads where blocks come in this order: as many as take no more than so many bytes.
+/// What each map reads where blocks come in this order: as many as take no more than so many bytes, and where several read what lies between two ends, each about as much as the others.
 pub(super) fn maps_in_order(blocks: &[Block<'_>], order: &ReadOrder, map_bytes: u64) -> Result<Vec<Taken>, JobError> {
     let mut is_there = vec![false; blocks.len()];
     order.blocks.iter().for_each(|block| is_there[*block] = true);
     if order.blocks.len() != blocks.len() || is_there.contains(&false) {
         return Err(JobError::program("an order of blocks has each of them once"));
     }
-    let mut open_bytes = 0;
+    let bytes: Vec<u64> = order.blocks.iter().map(|block| blocks[*block].bytes()).collect();
     let mut maps = Vec::<Taken>::new();
-    for (at, block) in order.blocks.iter().enumerate() {
-        let block = &blocks[*block];
-        let bytes = bytes_of(block.file, &block.described());
-        let has_room = |(_, places): &&mut Taken| places.len() < MAP_SPLITS_MAX && open_bytes + bytes <= map_bytes;
-        match maps.last_mut().filter(has_room).filter(|_| order.ends.binary_search(&at).is_err()) {
-            Some((pieces, places)) => {
-                if !pieces.last_mut().is_some_and(|last| block.join(last)) {
-                    pieces.push(block.piece());
+    let mut from = 0;
+    for end in order.ends.iter().copied().chain([blocks.len()]) {
+        let end = end.min(blocks.len());
+        let between = &bytes[from.min(end)..end];
+        let all: u64 = between.iter().sum();
+        let largest = between.iter().copied().max().unwrap_or(0);
+        let each = (all / all.div_ceil(map_bytes.max(1)).max(1) + largest).min(map_bytes);
+        let (mut open, mut open_bytes) = (None::<Taken>, 0);
+        for at in from..end {
+            let block = &blocks[order.blocks[at]];
+            let has_room = |(_, places): &Taken| places.len() < MAP_SPLITS_MAX && open_bytes + bytes[at] <= each;
+            match open.as_mut().filter(|open| has_room(open)) {
+                Some((pieces, places)) => {
+                    if !pieces.last_mut().is_some_and(|last| block.join(last)) {
+                        pieces.push(block.piece());
+                    }
+                    places.end = at + 1;
+                    open_bytes += bytes[at];
                 }
-                places.end = at + 1;
-                open_bytes += bytes;
-            }
-            None => {
-                maps.push((vec![block.piece()], at..at + 1));
-                open_bytes = bytes;
+                None => {
+                    maps.extend(open.replace((vec![block.piece()], at..at + 1)));
+                    open_bytes = bytes[at];
+                }
             }
         }
+        maps.extend(open);
+        from = from.max(end);
     }
     Ok(maps)
 }
@@ -258,6 +273,36 @@ mod tests {
         assert!((13..40).contains(&together), "{together}");
         assert_eq!(read(64 << 30, &query("count_distinct(number)"), 50).0, 160, "values may all be different");
         assert_eq!(MapPlan::of(&described, sizes(64 << 30, 2), &sum, &[]).passes_on, PassesOn::All);
+    }
+
+    #[test]
+    fn maps_of_blocks_in_an_order_end_where_it_says_and_are_alike_between() {
+        let described = described(100, 1_000);
+        let blocks = blocks(&described);
+        let each = blocks[0].bytes();
+        let read = |ends: &[usize], most: u64| {
+            let order = ReadOrder { blocks: (0..100).rev().collect(), ends: ends.to_vec() };
+            let maps = maps_in_order(&blocks, &order, most).unwrap();
+            for (pieces, places) in &maps {
+                let numbers: Vec<u32> = pieces.iter().map(|piece| piece.before).collect();
+                let expected: Vec<u32> = places.clone().map(|place| 99 - place as u32).collect();
+                assert_eq!(numbers, expected);
+            }
+            let ends: Vec<usize> = maps.iter().map(|(_, places)| places.end).collect();
+            assert!(
+                maps.iter().map(|(_, places)| places.start).eq([0].into_iter().chain(ends.clone()).take(maps.len()))
+            );
+            ends
+        };
+        assert_eq!(read(&[], u64::MAX), [100]);
+        assert_eq!(read(&[10, 40], u64::MAX), [10, 40, 100]);
+        // Sixty blocks, of which a map reads no more than fifty.
+        assert_eq!(read(&[10, 40], 50 * each), [10, 40, 71, 100]);
+        assert_eq!(read(&[10, 100], 40 * each), [10, 41, 72, 100]);
+        // A block is read whatever it takes.
+        assert_eq!(read(&[], 1), Vec::from_iter(1..=100));
+        let order = ReadOrder { blocks: vec![0; 100], ends: Vec::new() };
+        assert!(maps_in_order(&blocks, &order, 1).is_err(), "each block once");
     }
 
     #[test]
