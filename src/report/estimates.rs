@@ -23,9 +23,9 @@ pub(super) struct Estimates {
 }
 
 impl Estimates {
-    /// A look in a line: `23 of 800 blocks (2.9 %), 4 groups, ± 3.1 % at most █▆▄▂`.
+    /// A look in a line: `23 of 800 blocks (2.9 %) in 0.8 s, 4 groups, ± 3.1 % at most █▆▄▂`.
     pub(super) fn line(&mut self, snapshot: &Snapshot) -> String {
-        let Snapshot { blocks_seen, blocks, groups_seen, .. } = snapshot;
+        let Snapshot { blocks_seen, blocks, groups_seen, seconds, .. } = snapshot;
         let read =
             if snapshot.is_final { "all".to_owned() } else { format!("{} of {}", count(*blocks_seen), count(*blocks)) };
         let percent = 100.0 * *blocks_seen as f64 / (*blocks).max(1) as f64;
@@ -36,7 +36,7 @@ impl Estimates {
             Some(error) => format!("± {:.2} % at most {}", 100.0 * error, self.drawn()),
             None => "no bounds yet".to_owned(),
         };
-        format!("{read} blocks ({percent:.1} %), {}, {known}", counted(*groups_seen, "group"))
+        format!("{read} blocks ({percent:.1} %) in {seconds:.1} s, {}, {known}", counted(*groups_seen, "group"))
     }
 
     /// How the error has become smaller, look by look.
@@ -181,6 +181,7 @@ mod tests {
             columns,
             groups_seen: groups.len() as u64 + 5,
             groups,
+            seconds: 0.8,
             ..Snapshot::default()
         }
     }
@@ -227,15 +228,15 @@ and 5 other groups";
             let bounds = Some((100.0 - error, 100.0 + error));
             snapshot(vec![("oslo", vec![value(json!(100.0), bounds, Some(ShownKind::Approximate))])])
         };
-        assert_eq!(estimates.line(&snapshot(Vec::new())), "23 of 800 blocks (2.9 %), 5 groups, no bounds yet");
-        assert_eq!(estimates.line(&look(10.0)), "23 of 800 blocks (2.9 %), 6 groups, ± 10.00 % at most █");
-        assert_eq!(estimates.line(&look(1.0)), "23 of 800 blocks (2.9 %), 6 groups, ± 1.00 % at most █▅");
+        assert_eq!(estimates.line(&snapshot(Vec::new())), "23 of 800 blocks (2.9 %) in 0.8 s, 5 groups, no bounds yet");
+        assert_eq!(estimates.line(&look(10.0)), "23 of 800 blocks (2.9 %) in 0.8 s, 6 groups, ± 10.00 % at most █");
+        assert_eq!(estimates.line(&look(1.0)), "23 of 800 blocks (2.9 %) in 0.8 s, 6 groups, ± 1.00 % at most █▅");
         let all = Snapshot { is_final: true, blocks_seen: 800, ..look(0.0) };
-        assert_eq!(estimates.line(&all), "all blocks (100.0 %), 6 groups, exact");
+        assert_eq!(estimates.line(&all), "all blocks (100.0 %) in 0.8 s, 6 groups, exact");
         // An exact decimal is a text, which has no bounds.
         let decimal = snapshot(vec![("oslo", vec![value(json!("0.10"), None, Some(ShownKind::Exact))])]);
         let all = Snapshot { is_final: true, blocks_seen: 800, ..decimal };
-        assert_eq!(estimates.line(&all), "all blocks (100.0 %), 6 groups, exact");
+        assert_eq!(estimates.line(&all), "all blocks (100.0 %) in 0.8 s, 6 groups, exact");
     }
 
     #[test]

@@ -200,6 +200,29 @@ fn a_query_that_a_cluster_keeps_goes_on_to_the_exact_answer() {
 }
 
 #[test]
+fn sql_that_a_cluster_keeps_goes_on_to_the_exact_answer() {
+    let cluster = Cluster::of(sales(), &["--memory", "96MiB"]);
+    let (input, scratch) = (cluster.scratch.text("in"), cluster.scratch.text("steps"));
+    let text =
+        format!("SELECT city, count(*) AS n, sum(price) AS paid FROM '{input}' GROUP BY city ORDER BY n DESC LIMIT 2");
+    let query = |more: &[&str]| {
+        let said = ["query", &text, "--scratch", &scratch, "--json", "--cluster", &cluster.url];
+        command(&[&said[..], more].concat())
+    };
+    let batch = finish(query(&[])).expect(0, &[]).json();
+    let (answer, said) = Lines::of(query(&["--online", "--until", "time=1ms", "--keep-for", "10min"])).end();
+    let job =
+        answer["kept_job"].as_str().or(answer["online"]["kept_job"].as_str()).unwrap_or_else(|| panic!("{answer}"));
+    assert!(said.contains(&format!("exobus query --continue {job}")), "{said}");
+    let goes_on = || command(&["query", "--continue", job, "--json", "--cluster", &cluster.url]);
+    let (answer, _) = Lines::of(goes_on()).end();
+    assert_eq!(answer["rows"], batch["rows"], "{answer}");
+    assert!(names(Path::new(&scratch)).is_empty());
+    finish(goes_on()).expect(2, &["is over: it has succeeded, and cannot go on"]);
+    cluster.end();
+}
+
+#[test]
 fn a_query_that_a_process_keeps_in_a_folder_goes_on_in_another_process() {
     let scratch = sales();
     let (input, output, keep) = (scratch.text("in"), scratch.text("out"), scratch.text("kept"));

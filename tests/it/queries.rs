@@ -150,6 +150,8 @@ fn what_is_wrong_with_a_query_is_told_with_its_place_and_nothing_is_left() {
     let failed = query(&scratch, "SELECT id / (id - id) AS x FROM 'in' ORDER BY id", &["--output", "out"]);
     failed.expect(1, &["divide by zero"]);
     assert!(!scratch.path("out").exists() && !scratch.path("out.steps").exists(), "{failed:#?}");
+    query(&scratch, "SELECT city FROM salez", &["--table", "sales=in"])
+        .expect(2, &["line 1, column 18: no table salez; did you mean sales?"]);
     query(&scratch, TOTALS, &["--format", "parquet"]).expect(2, &["parquet is not printed"]);
     query(&scratch, TOTALS, &["--until", "error=1%"]).expect(2, &["--online"]);
     query(&scratch, TOTALS, &["--table", "x=in"]).expect(2, &["the query names no table x"]);
@@ -371,6 +373,100 @@ fn groups_that_are_asked_for_are_followed_however_few_rows_they_have() {
         last["groups"].as_array().unwrap().iter().flat_map(|group| group["key"][0].as_str()).collect();
     // The fourth was in no file that had been read when it was chosen which are followed.
     assert_eq!(shown[..4], ["z39995", "z39996", "z39997", "z39999"], "{last}");
+}
+
+#[test]
+fn tables_of_few_rows_or_groups_are_answered_early_as_at_once() {
+    let scratch = sales();
+    fs::write(scratch.path("none.csv"), "a,b\n").unwrap();
+    fs::write(scratch.path("one.csv"), "a,b\n1,x\n").unwrap();
+    fs::create_dir(scratch.path("other")).unwrap();
+    fs::write(scratch.path("other/1.csv"), "city,price\noslo,1\n").unwrap();
+    fs::write(scratch.path("other/2.csv"), "price,city,more\n2.5,oslo,x\n,rome,\n").unwrap();
+    for (text, rows) in [
+        ("SELECT b, count(*) AS n FROM 'none.csv' GROUP BY b", 0),
+        ("SELECT count(*) AS n, sum(length(a)) AS s FROM 'none.csv'", 1),
+        ("SELECT b, sum(a) AS s FROM 'one.csv' GROUP BY b", 1),
+        ("SELECT count(*) AS n, avg(price) AS m FROM 'in'", 1),
+        ("SELECT id, count(*) AS n FROM 'in' GROUP BY id ORDER BY n DESC, id LIMIT 40", 40),
+        ("SELECT city, count(*) AS n FROM 'in' WHERE price > 1e9 GROUP BY city", 0),
+        ("SELECT count(*) AS n, sum(price) AS s FROM 'in' WHERE price > 1e9", 1),
+        ("SELECT city, count(more) AS n, sum(price) AS s FROM 'other' GROUP BY city", 2),
+    ] {
+        let batch = query(&scratch, text, &["--json"]).expect(0, &[]).json();
+        let (looks, answer) = looks(&scratch, text, &[]);
+        assert_eq!(answer["rows"], batch["rows"], "{text}");
+        assert_eq!(answer["rows"].as_array().unwrap().len(), rows, "{text}");
+        let last = looks.last().unwrap();
+        assert_eq!((&last["final"], last["groups"].as_array().unwrap().len()), (&json!(true), rows), "{text}: {last}");
+    }
+}
+
+#[test]
+fn what_would_be_divided_by_zero_is_no_estimate_and_ends_no_query() {
+    let scratch = sales();
+    let none = "sum(CASE WHEN price > 1e9 THEN price ELSE 0.0 END)";
+    let text = format!("SELECT city, sum(price) / {none} AS part, count(*) AS n FROM 'in' GROUP BY city");
+    let batch = query(&scratch, &text, &["--json"]).expect(0, &[]).json();
+    let (looks, answer) = looks(&scratch, &text, &[]);
+    assert_eq!(answer["rows"], batch["rows"]);
+    assert_eq!(answer["rows"].as_array().unwrap().len(), 3);
+    for look in &looks[..looks.len() - 1] {
+        for group in look["groups"].as_array().unwrap() {
+            let part = &group["values"][0];
+            assert!(part["estimate"].is_null() && part["reason"].is_string() && part["low"].is_null(), "{look}");
+            assert!(group["values"][1]["estimate"].is_number(), "{look}");
+        }
+    }
+    let having = format!(
+        "SELECT city, count(*) AS n FROM 'in' GROUP BY city HAVING sum(price) / {none} > 1 ORDER BY n DESC LIMIT 2"
+    );
+    let batch = query(&scratch, &having, &["--json"]).expect(0, &[]).json();
+    assert_eq!(self::looks(&scratch, &having, &[]).1["rows"], batch["rows"]);
+}
+
+#[test]
+fn guaranteed_bounds_of_a_query_hold_and_are_waited_for() {
+    let scratch = sales();
+    query(
+        &scratch,
+        "SELECT id, city FROM 'in'",
+        &["--format", "parquet", "--output", "whole", "--row-group-rows", "100"],
+    )
+    .expect(0, &[]);
+    let text = "SELECT city, count(*) AS n, sum(id) AS s FROM 'whole' GROUP BY city";
+    let (shown, answer) = looks(&scratch, text, &["--bounds", "guaranteed"]);
+    let mut bounded = 0;
+    for look in &shown[..shown.len() - 1] {
+        for (group, row) in look["groups"].as_array().unwrap().iter().zip(answer["rows"].as_array().unwrap()) {
+            assert_eq!(group["key"][0], row["city"]);
+            for (value, name) in group["values"].as_array().unwrap().iter().zip(["n", "s"]) {
+                let Some((low, high)) = value["low"].as_f64().zip(value["high"].as_f64()) else { continue };
+                // Sums of whole numbers are texts.
+                let exact = row[name].as_f64().or_else(|| row[name].as_str()?.parse().ok()).unwrap();
+                assert!(value["kind"] == "guaranteed" && low <= exact && exact <= high, "{value} {exact}");
+                bounded += 1;
+            }
+        }
+    }
+    assert!(bounded > 12, "{bounded} values with bounds");
+    let counts = "SELECT city, count(*) AS n FROM 'whole' GROUP BY city";
+    let (shown, answer) = looks(&scratch, counts, &["--until", "error=90%:guaranteed"]);
+    assert!(answer["online"]["ended"].as_str().unwrap().contains("was met"), "{answer}");
+    let last = &shown[shown.len() - 1];
+    assert!(last["final"] == false && last["groups"][0]["values"][0]["kind"] == "guaranteed", "{last}");
+}
+
+#[test]
+fn the_hash_of_a_plan_is_that_of_what_is_asked() {
+    let scratch = sales();
+    let plan = |text: &str| query(&scratch, text, &["--json"]).expect(0, &[]).json()["plan"].clone();
+    let of = |limit: u32| plan(&format!("SELECT city, count(*) AS n FROM 'in' WHERE price > {limit} GROUP BY city"));
+    assert_eq!(of(7), of(7));
+    assert_ne!(of(7), of(8));
+    // When it was asked is in the plan, where it matters.
+    let now = "SELECT city, max(now()) AS t FROM 'in' GROUP BY city";
+    assert_ne!(plan(now), plan(now));
 }
 
 #[test]

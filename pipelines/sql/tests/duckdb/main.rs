@@ -19,6 +19,8 @@ use std::process::{Command, Stdio};
 use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
+use exobus_queries::estimators::Kind;
+use exobus_queries::online::Online;
 use exobus_sql::program::{Answered, NamedTable, SqlQuery, query};
 use exobus_sql::text::parse;
 use exobus_tables::look::Value;
@@ -81,23 +83,45 @@ impl World {
     }
 
     async fn ask(&self, text: &str) -> Result<Answered, JobError> {
+        self.ask_early(text, None).await
+    }
+
+    /// The same, which shows what it knows before it is done where that is possible.
+    async fn ask_early(&self, text: &str, online: Option<Online>) -> Result<Answered, JobError> {
         let named = parse(text).map_err(JobError::program)?.tables;
         let tables = named.into_iter().map(|table| {
             let path = self.tables.get(&table.name).unwrap_or_else(|| panic!("{} in {text}", table.name));
             NamedTable { name: table.name, inputs: vec![self.folder.join(path)], reading: ReadOptions::default() }
         });
         let asked = SqlQuery::new(text, tables.collect(), self.folder.join("scratch"));
-        let asked = SqlQuery { rows_shown: 1_000_000, ..asked };
+        let asked = SqlQuery { rows_shown: 1_000_000, online, ..asked };
         let answered = self.node.run(JobId::new(), "query.sql", None, async move |futures| query(futures, asked).await);
         answered.await.0
     }
 
     /// How an answer differs from what is expected.
-    async fn difference(&self, Asked { sql, ordered, rows: expected }: &Asked) -> Option<String> {
-        let answered = match self.ask(sql).await {
-            Ok(answered) => answered,
-            Err(error) => return Some(error.to_string()),
-        };
+    async fn difference(&self, asked: &Asked) -> Option<String> {
+        match self.ask(&asked.sql).await {
+            Ok(answered) => self.difference_of(&answered, asked),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// How an answer differs, before which something was shown; whether that was so.
+    async fn difference_early(&self, asked: &Asked, seed: u64) -> (Option<String>, bool) {
+        let online = Online { seed, until: None, bounds: Kind::Approximate, simultaneous: false, keep_for: None };
+        match self.ask_early(&asked.sql, Some(online)).await {
+            Ok(answered) => {
+                let shown = answered.online.as_ref().map(|online| &online.snapshot);
+                let is_open = shown.is_some_and(|last| !last.is_final);
+                let open = is_open.then(|| "the last look is not that at the end".to_owned());
+                (self.difference_of(&answered, asked).or(open), shown.is_some())
+            }
+            Err(error) => (Some(error.to_string()), false),
+        }
+    }
+
+    fn difference_of(&self, answered: &Answered, Asked { ordered, rows: expected, .. }: &Asked) -> Option<String> {
         let (_, batches) = answered.shown.batches().unwrap();
         let rows = batches.iter().flat_map(|batch| {
             (0..batch.num_rows())
@@ -179,15 +203,21 @@ fn variable(name: &str) -> Option<u64> {
 async fn run_share(share: u64) {
     let one = variable("EXOBUS_SQL_SEED");
     let seeds = one.map_or(0..variable("EXOBUS_SQL_SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
-    let mut failed = Vec::new();
+    let (mut failed, mut early) = (Vec::new(), 0);
     for seed in seeds.filter(|seed| seed % 4 == share) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("in");
         std::fs::create_dir(&path).unwrap();
         let (tables, queries) = asked(&["random", path.to_str().unwrap(), &seed.to_string(), &QUERIES.to_string()]);
         let world = World::new(&path, tables, if seed % 2 == 0 { (2, 256 << 20) } else { (1, 128 << 20) });
-        for asked in queries {
-            if let Some(what) = world.difference(&asked).await {
+        for (number, asked) in (0..).zip(queries) {
+            let mut differs = world.difference(&asked).await;
+            if differs.is_none() && number % 4 == 0 {
+                let (differs_early, is_early) = world.difference_early(&asked, number).await;
+                differs = differs_early.map(|what| format!("shown early: {what}"));
+                early += u64::from(is_early);
+            }
+            if let Some(what) = differs {
                 let text = &asked.sql;
                 eprintln!(
                     "seed {seed}: {text}\n  {what}\n  EXOBUS_SQL_SEED={seed} cargo xtask test -- -E 'package(exobus-sql)'"
@@ -198,6 +228,7 @@ async fn run_share(share: u64) {
         world.node.stop();
     }
     assert!(failed.is_empty(), "answers are others than DuckDB's for seeds {failed:?}");
+    assert!(one.is_some() || early > 0, "nothing was shown before any of the answers");
 }
 
 #[tokio::test]
