@@ -458,6 +458,24 @@ fn guaranteed_bounds_of_a_query_hold_and_are_waited_for() {
 }
 
 #[test]
+fn of_many_groups_the_twenty_largest_are_waited_for_unless_all_are() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("many")).unwrap();
+    for file in 0..FILES {
+        let mixed = |row: usize| (file * ROWS + row).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let rows: String = (0..ROWS).map(|row| format!("a{:02},{}\n", mixed(row) % 20, row % 7)).collect();
+        // Five groups have one row each, so that they have no bounds at any look.
+        let rare = if file % 16 == 3 { format!("b{file},1\n") } else { String::new() };
+        fs::write(scratch.path(&format!("many/{file:02}.csv")), format!("k,v\n{rows}{rare}")).unwrap();
+    }
+    let text = "SELECT k, count(*) AS n, sum(v) AS s FROM 'many' GROUP BY k";
+    let ended = |until: &str| looks(&scratch, text, &["--until", until]).1["online"]["ended"].clone();
+    assert_eq!(ended("error=30%"), "error=30% was met");
+    let all = ended("error=30%:all");
+    assert!(all.as_str().unwrap().contains("was met at no look"), "{all}");
+}
+
+#[test]
 fn the_hash_of_a_plan_is_that_of_what_is_asked() {
     let scratch = sales();
     let plan = |text: &str| query(&scratch, text, &["--json"]).expect(0, &[]).json()["plan"].clone();

@@ -320,7 +320,7 @@ fn ctrl_c_ends_it_and_leaves_nothing() {
         "--plot",
         &plot,
         "--generate",
-        "400MB",
+        "2GB",
         "--output",
         &output,
         "--memory",

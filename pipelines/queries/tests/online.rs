@@ -293,6 +293,7 @@ fn check_shown(shown: &[Snapshot], blocks: u64) {
     assert!(answer.is_final && shown.iter().filter(|snapshot| snapshot.is_final).count() == 1);
     assert_eq!((answer.blocks_seen, answer.blocks, answer.rows_seen), (blocks, blocks, blocks * GROUP_ROWS as u64));
     assert_eq!(answer.columns, ["city", "n", "paid", "hours", "spread", "most", "amounts"]);
+    assert!(shown.is_sorted_by(|one, next| one.bytes_seen < next.bytes_seen) && shown[0].bytes_seen > 0);
     let truth: BTreeMap<String, &Vec<_>> =
         answer.groups.iter().map(|group| (group.key[0].to_string(), &group.values)).collect();
     let (mut bounded, mut held) = (0, 0);
@@ -410,6 +411,35 @@ async fn a_query_that_knows_enough_stops_and_writes_nothing() {
     let values = &shown[shown.len() - 2].groups[0].values;
     assert_eq!((values[0].kind, values[1].kind), (Some(ShownKind::Guaranteed), None));
     assert!(values[1].reason.as_deref().unwrap().contains("guaranteed bounds need"), "{values:?}");
+}
+
+#[tokio::test]
+async fn a_footer_that_lies_about_values_ends_a_query_whose_bounds_rest_on_it() {
+    let table = Table::new(160);
+    for file in 0..4 {
+        let path = table.path(&format!("in/{file}.parquet"));
+        let mut bytes = fs::read(&path).unwrap();
+        let tail = bytes.len() - 8;
+        let footer = tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
+        // The largest value of `paid` in each row group is a text of eight bytes: it is above 900, and is said to be 400.
+        let large: Vec<usize> = (footer..tail - 9)
+            .filter(|at| {
+                let value = i64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap());
+                bytes[*at] == 8 && (900..1000).contains(&value)
+            })
+            .collect();
+        assert!(large.len() >= 40, "{} bounds in {file}", large.len());
+        large.into_iter().for_each(|at| bytes[at + 1..at + 9].copy_from_slice(&400_i64.to_le_bytes()));
+        fs::write(&path, bytes).unwrap();
+    }
+    let query =
+        |output: &str, bounds| OnlineGroup { bounds, ..OnlineGroup::new(table.group(output, &["city"], "sum(paid)")) };
+    let asked = query("guaranteed", Kind::Guaranteed);
+    let (result, _) = table.run((2, 64 * MIB), async move |futures| online_group(futures, asked).await).await;
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("sum(paid): files say that all values are between 0 and 400"), "{error}");
+    let (answered, _) = table.online((2, 64 * MIB), query("approximate", Kind::Approximate)).await;
+    assert!(answered.written.is_some(), "approximate bounds do not rest on it");
 }
 
 /// `paid` is a whole number of which files say that it is from 0 to 999.

@@ -1,5 +1,6 @@
 //! Random batches of every type and encoding, and what their values are, said as plainly as can be: what tests compare with.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,8 @@ use arrow_array::*;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::*;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
+use parquet::file::writer::TrackedWrite;
 
 use crate::plain::Indirection;
 use crate::plain::{plain_schema, plain_type};
@@ -396,6 +399,20 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
     let mut bytes = vec![0; message.bytes() as usize];
     message.write(&mut bytes);
     Part::of_bytes(layout, Buffer::from(bytes)).next().unwrap().unwrap()
+}
+
+/// A file of Parquet with page indexes that says something else of itself.
+pub(crate) fn with_metadata(bytes: &[u8], change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) -> Vec<u8> {
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+    reader.try_parse(&bytes::Bytes::from(bytes.to_vec())).unwrap();
+    let metadata = change(reader.finish().unwrap());
+    let tail = bytes.len() - 8;
+    let footer = tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
+    let mut made = Vec::new();
+    let mut tracked = TrackedWrite::new(&mut made);
+    tracked.write_all(&bytes[..footer]).unwrap();
+    ParquetMetaDataWriter::new_with_tracked(tracked, &metadata).finish().unwrap();
+    made
 }
 
 /// A file in memory.

@@ -59,11 +59,19 @@ impl SaidOfValues {
         match (low * count - rounded..=high * count + rounded).contains(&sum) {
             true => Ok(()),
             false => Err(TaskError::data(format!(
-                "{}: files say that all values are between {low} and {high}, but {count} of them add up to {sum}: guaranteed bounds rest on what files say, approximate ones do not",
-                self.of
+                "{}: files say that all values are between {} and {}, but {count} of them add up to {sum}: guaranteed bounds rest on what files say, approximate ones do not",
+                self.of,
+                as_said(low),
+                as_said(high)
             ))),
         }
     }
+}
+
+/// A bound as a file says it: the number that is kept is the next one beyond.
+fn as_said(bound: f64) -> f64 {
+    let rounded = format!("{bound:.14e}").parse().unwrap_or(bound);
+    if bound.abs() < f64::MIN_POSITIVE { 0.0 } else { rounded }
 }
 
 /// Keys of the groups that are followed; `None`: all are.
@@ -156,6 +164,7 @@ mod tests {
     #[test]
     fn what_files_say_of_values_is_checked_where_these_are_read() {
         let said = SaidOfValues { of: "sum(paid)".to_owned(), terms: (1, 2), extent: Range { low: -2.0, high: 10.0 } };
+        assert_eq!([0.0_f64.next_down(), 400.0_f64.next_up(), -0.1, 1e300].map(as_said), [0.0, 400.0, -0.1, 1e300]);
         for (sum, is_right) in
             [(30.0, true), (-6.0, true), (0.0, true), (30.1, false), (-6.1, false), (f64::NAN, false)]
         {

@@ -6,16 +6,14 @@ use std::sync::atomic::Ordering;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::{RecordBatch, StringArray};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::TrackedWrite;
 use proptest::prelude::*;
 
 use super::super::{MemoryBudget, SourceError};
 use super::ParquetFile;
 use super::tests::{budget, open, properties, write, written_type};
-use crate::samples::{MemoryFile, Seeded, batch_of, row};
+use crate::samples::{MemoryFile, Seeded, batch_of, row, with_metadata};
 
 /// Ranges of rows in order, that do not touch each other.
 fn ranges(seeded: &mut Seeded, rows: usize) -> Vec<Range<u64>> {
@@ -130,20 +128,11 @@ fn of_some_rows_only_their_pages_are_read_and_the_dictionary_where_one_of_them_n
 
 /// The file whose index of pages says something else of its first column.
 fn with_index(bytes: &[u8], change: impl FnOnce(&mut OffsetIndexMetaData)) -> Vec<u8> {
-    use std::io::Write as _;
-    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
-    reader.try_parse(&bytes::Bytes::from(bytes.to_vec())).unwrap();
-    let metadata = reader.finish().unwrap();
-    let mut said = metadata.offset_index().unwrap().clone();
-    change(&mut said[0][0]);
-    let metadata = metadata.into_builder().set_offset_index(Some(said)).build();
-    let tail = bytes.len() - 8;
-    let footer = tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
-    let mut made = Vec::new();
-    let mut tracked = TrackedWrite::new(&mut made);
-    tracked.write_all(&bytes[..footer]).unwrap();
-    ParquetMetaDataWriter::new_with_tracked(tracked, &metadata).finish().unwrap();
-    made
+    with_metadata(bytes, |metadata| {
+        let mut said = metadata.offset_index().unwrap().clone();
+        change(&mut said[0][0]);
+        metadata.into_builder().set_offset_index(Some(said)).build()
+    })
 }
 
 const RANGES: [Range<u64>; 2] = [3_000..3_100, 35_000..35_100];
