@@ -35,14 +35,14 @@ impl Kills<'_, '_> {
     #[allow(clippy::disallowed_methods, reason = "real processes are killed in real time")]
     fn when_due(&mut self) -> Result<()> {
         if Instant::now() > self.due {
-            self.kinds.insert(self.next()?);
+            self.kinds.insert(self.kill_next()?);
             self.done += 1;
             self.due = Instant::now() + KILL_EVERY;
         }
         Ok(())
     }
 
-    fn next(&self) -> Result<&'static str> {
+    fn kill_next(&self) -> Result<&'static str> {
         let cluster = self.cluster;
         match self.done % 3 {
             0 => {

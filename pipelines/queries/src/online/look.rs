@@ -127,7 +127,8 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
             let shown = Shown::of(context, query, &[])?;
             let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why: None, groups: 1 };
             let (keys, totals) = moments.clone().into_totals();
-            let first: HashSet<&[u8]> = looking.first(&keys, &totals)?.map(Vec::as_slice).collect();
+            let (first, _) = looking.chosen(&keys, &looking.estimates_of(&totals))?;
+            let first: HashSet<&[u8]> = first.into_iter().map(|group| keys[group as usize].as_slice()).collect();
             moments.keep_first(largest, |key| first.contains(key));
         } else {
             moments.keep_largest(largest);
@@ -219,7 +220,7 @@ impl Looking<'_> {
     fn at(&self, keys: &[Vec<u8>], totals: &[Totals]) -> Result<Looked, TaskError> {
         let LookParams { query, goal, seen, shown_as, .. } = self.params;
         let aggregates = self.params.of_terms();
-        let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
+        let estimates = self.estimates_of(totals);
         let (chosen, by) = self.chosen(keys, &estimates)?;
         let estimates = match shown_as {
             None => estimates,
@@ -274,18 +275,6 @@ impl Looking<'_> {
         Ok(Looked { snapshot, is_met })
     }
 
-    /// The keys of groups that are shown by what is known.
-    fn first<'a>(
-        &self,
-        keys: &'a [Vec<u8>],
-        totals: &[Totals],
-    ) -> Result<impl Iterator<Item = &'a Vec<u8>>, TaskError> {
-        let aggregates = self.params.of_terms();
-        let estimates: Vec<Vec<Estimate>> = totals.iter().map(|of| self.estimates(&aggregates, of)).collect();
-        let (chosen, _) = self.chosen(keys, &estimates)?;
-        Ok(chosen.into_iter().map(|group| &keys[group as usize]))
-    }
-
     /// As of [`Shown::chosen`].
     fn chosen(&self, keys: &[Vec<u8>], estimates: &[Vec<Estimate>]) -> Result<(Vec<u32>, Vec<ArrayRef>), TaskError> {
         let column = |number: usize| {
@@ -304,9 +293,11 @@ impl Looking<'_> {
         Look { population: *population, error_probability: error_probability / groups }
     }
 
-    /// Of each aggregate of a group.
-    fn estimates(&self, aggregates: &[OfTerms], totals: &Totals) -> Vec<Estimate> {
-        aggregates.iter().map(|aggregate| self.estimate(*aggregate, totals)).collect()
+    /// Of each aggregate of each group.
+    fn estimates_of(&self, totals: &[Totals]) -> Vec<Vec<Estimate>> {
+        let aggregates = self.params.of_terms();
+        let of = |totals| aggregates.iter().map(|aggregate| self.estimate(*aggregate, totals)).collect();
+        totals.iter().map(of).collect()
     }
 
     /// What is computed of aggregates of a group.

@@ -70,8 +70,7 @@ impl SaidOfValues {
 
 /// A bound as a file says it: the number that is kept is the next one beyond.
 fn as_said(bound: f64) -> f64 {
-    let rounded = format!("{bound:.14e}").parse().unwrap_or(bound);
-    if bound.abs() < f64::MIN_POSITIVE { 0.0 } else { rounded }
+    if bound.abs() < f64::MIN_POSITIVE { 0.0 } else { format!("{bound:.14e}").parse().unwrap_or(bound) }
 }
 
 /// Keys of the groups that are followed; `None`: all are.

@@ -24,7 +24,7 @@ use crate::stopping::Until;
 
 /// All groups are followed where there are no more than so many.
 const ALL_MAX: u64 = 1 << 15;
-/// Of more those are that have the most rows, so many at most: what blocks have of each of them is added up.
+/// Of more so many at most: what blocks have of each of them is added up.
 const LARGEST_MAX: u64 = 1 << 13;
 /// Groups that a map tells at most whose look chooses.
 const FIRST_MAX: u64 = 1 << 18;
@@ -42,7 +42,7 @@ pub(super) struct Followable {
     pub(super) first: usize,
     /// All of them, where they are no more.
     pub(super) all: usize,
-    /// The largest ones, where they are more.
+    /// Where they are more, those that a query asks for first and the largest ones.
     pub(super) largest: usize,
 }
 
@@ -288,8 +288,8 @@ fn is_of_all_rows(group: &GroupTable) -> bool {
     group.query.by.is_empty() && !leaves_out
 }
 
-/// After how many blocks maps end: where looks are, and so that each executor has some of what is read before the first look, and those of rounds that are under way together each some of these: fewer maps make fewer groups
-/// of the same rows. Behind the last look each executor has some, so that none is at it when all others have ended.
+/// After how many blocks maps end: where looks are, and between them. Before the first look each executor has a part, and behind the last one, so that none is at it when all others have ended. Between these, where the maps
+/// of several rounds are under way together, a round has fewer parts: fewer maps make fewer groups of the same rows.
 fn ends(looks: &VecDeque<usize>, blocks: usize, executors: usize) -> Vec<usize> {
     let mut ends = Vec::new();
     let (mut from, mut parts) = (0, executors);

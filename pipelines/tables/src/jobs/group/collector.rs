@@ -56,8 +56,6 @@ pub(super) struct Collector<'a> {
     entries_max: usize,
     /// Bytes of their keys at most.
     key_bytes_max: usize,
-    /// Bytes of the keys of groups that are followed.
-    followed_key_bytes: usize,
     state: State,
     /// Messages that are passed on, by the numbers of their kinds.
     passed: Vec<Passed>,
@@ -114,7 +112,6 @@ impl<'a> Collector<'a> {
             combiner: Combiner::new(grouping, budget)?,
             entries_max: entries_max.max(ENTRIES_MIN),
             key_bytes_max: KEY_BYTES_MAX,
-            followed_key_bytes: 0,
             state: COLLECTING,
             passed: grouping.layouts.iter().map(|_| Passed::default()).collect(),
             memory: Reservation::none(budget),
@@ -134,9 +131,7 @@ impl<'a> Collector<'a> {
                 // A row has a group and a value of each argument whose values are counted.
                 *met += if kind == Kind::Rows { rows * (1 + self.grouping.values.len() as u64) } else { rows };
                 self.combiner.add(kind, message)?;
-                if self.combiner.followed() > 0 {
-                    self.combiner.find_followed()?;
-                }
+                self.combiner.find_followed()?;
                 Ok(false)
             }
             State::Passing { rows: left, some_are_collected } => {
@@ -153,9 +148,7 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// As of [`Combiner::follow`].
     pub(super) fn follow(&mut self, keys: &BinaryArray) -> Result<(), Unordered> {
-        self.combiner.follow(keys)?;
-        self.followed_key_bytes = self.combiner.key_bytes();
-        Ok(())
+        self.combiner.follow(keys)
     }
 
     /// Which of the rows that were added last are of groups that are [followed](Self::follow).
@@ -171,9 +164,8 @@ impl<'a> Collector<'a> {
 
     /// Goes on collecting, or passes on what comes.
     fn decide(&mut self) -> Result<(), Unordered> {
-        let followed = self.combiner.followed();
-        let entries = self.combiner.entries() - followed as usize;
-        let has_room = self.combiner.key_bytes().saturating_sub(self.followed_key_bytes) < self.key_bytes_max;
+        let entries = self.combiner.entries();
+        let has_room = self.combiner.key_bytes() < self.key_bytes_max;
         let (met, until) = match &mut self.state {
             State::Collecting { until, .. } if entries < *until && has_room => return Ok(()),
             State::Collecting { met, until } => (met, until),
@@ -198,6 +190,7 @@ impl<'a> Collector<'a> {
         let rows = self.combiner.rows();
         let groups = self.combiner.groups();
         let is_often = |group: &u32| rows[*group as usize] >= OFTEN && groups.key(*group).len() <= OFTEN_KEY_MAX;
+        let followed = self.combiner.followed();
         let mut often: Vec<u32> = (followed..rows.len() as u32).filter(is_often).collect();
         often.sort_by_key(|group| std::cmp::Reverse(rows[*group as usize]));
         often.truncate(OFTEN_MAX);
@@ -230,9 +223,7 @@ impl<'a> Collector<'a> {
         } else {
             let found = self.combiner.find(keys(message));
             let collected: BooleanArray = found.iter().map(|group| Some(*group != NONE)).collect();
-            if self.combiner.followed() > 0 {
-                self.combiner.find_followed()?;
-            }
+            self.combiner.find_followed()?;
             if collected.true_count() > 0 {
                 let rows = filter_record_batch(message, &collected).map_err(TableError::from)?;
                 self.combiner.add(kind, &rows)?;

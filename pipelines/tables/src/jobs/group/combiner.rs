@@ -24,8 +24,9 @@ pub(super) struct Combiner {
     accumulators: Vec<Box<dyn Accumulator>>,
     /// Of the arguments whose values are counted, the values of all groups: each has the key of its group before its own.
     values: Vec<Counted>,
-    /// The first so many groups are there whether or not a row is of them.
+    /// The first so many groups are there whether or not a row is of them, and bytes of their keys.
     followed: u32,
+    followed_key_bytes: usize,
     /// Of groups that are known, and the rows that are of these.
     marks: Marks,
     known: Known,
@@ -50,6 +51,7 @@ impl Combiner {
             accumulators: grouping.accumulators()?,
             values: grouping.values.iter().map(|_| Counted::default()).collect(),
             followed: 0,
+            followed_key_bytes: 0,
             marks: Marks::default(),
             known: Known::default(),
             grouping: grouping.clone(),
@@ -89,15 +91,16 @@ impl Combiner {
         &self.values
     }
 
-    /// How many groups and values of groups there are.
+    /// How many groups and values of groups there are, beside groups that are [followed](Self::follow).
     pub(super) fn entries(&self) -> usize {
-        self.groups().len() + self.values.iter().map(|values| values.groups.len()).sum::<usize>()
+        self.groups().len() - self.followed as usize
+            + self.values.iter().map(|values| values.groups.len()).sum::<usize>()
     }
 
-    /// Bytes of the keys of groups, or of values of groups, whichever are more.
+    /// Bytes of the keys of these groups, or of values of groups, whichever are more.
     pub(super) fn key_bytes(&self) -> usize {
         let of_values = self.values.iter().map(|values| values.groups.key_bytes());
-        of_values.fold(self.groups().key_bytes(), usize::max)
+        of_values.fold(self.groups().key_bytes() - self.followed_key_bytes, usize::max)
     }
 
     /// Adds the rows of a message; how many rows of the table they are, none where the message has values.
@@ -154,6 +157,7 @@ impl Combiner {
         debug_assert_eq!(self.groups().len(), 0, "before any others");
         self.add_keys(keys, |_| 0)?;
         self.followed = self.groups().len() as u32;
+        self.followed_key_bytes = self.groups().key_bytes();
         Ok(())
     }
 
@@ -167,6 +171,9 @@ impl Combiner {
     /// # Errors
     /// More memory is needed than there is.
     pub(super) fn find_followed(&mut self) -> Result<(), Unordered> {
+        if self.followed == 0 {
+            return Ok(());
+        }
         self.memory.at_least(self.bytes() + Known::bytes_of(self.groups.numbers.len()))?;
         self.known.find_first(&self.groups.numbers, self.followed);
         Ok(self.memory.resize(self.bytes())?)

@@ -152,11 +152,9 @@ pub(super) struct ColumnPages {
     next: Option<PageHeader>,
     /// The number of the next page of data, where it is known where they are.
     number: usize,
-    /// Whether the dictionary was read.
-    is_behind_dictionary: bool,
     /// Values of the pages so far.
     seen: u64,
-    /// What the dictionary takes beside its page.
+    /// What the dictionary takes beside its page, where it was read.
     dictionary: Option<Reservation>,
 }
 
@@ -177,7 +175,6 @@ impl ColumnPages {
             at,
             next: None,
             number: 0,
-            is_behind_dictionary: false,
             seen: 0,
             dictionary: None,
             chunk,
@@ -233,10 +230,10 @@ impl ColumnPages {
         self.header_bytes = if is_large { self.window_bytes.min(HEADER_BYTES) } else { self.window_bytes };
     }
 
-    /// Goes to the next page of data, where it is known where that is, and reads its header; or to the dictionary, where the page needs it and it was not read.
+    /// Where it is known where pages are: goes to the next one of data and reads its header, or to the dictionary, where the page needs it and it was not read. Nothing happens behind the last one.
     fn go_to_wanted(&mut self) -> Result<(), SourceError> {
         let Some(wanted) = &self.chunk.wanted else { return Ok(()) };
-        let Some(page) = wanted.page(self.number).filter(|_| self.next.is_none()) else { return Ok(()) };
+        let Some(page) = wanted.page(self.number) else { return Ok(()) };
         let (rows, read_until, first) = (wanted.rows_of(self.number), wanted.read_until(self.number), wanted.begin());
         self.go_to(page.begin, read_until, page.bytes);
         let Some(header) = self.header()?.cloned() else { return Ok(()) };
@@ -254,7 +251,7 @@ impl ColumnPages {
         }
         #[allow(deprecated, reason = "what old files call it")]
         let needs_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
-        if needs_dictionary && !self.is_behind_dictionary && self.chunk.begin < first {
+        if needs_dictionary && self.dictionary.is_none() && self.chunk.begin < first {
             self.next = None;
             self.go_to(self.chunk.begin, first, first - self.chunk.begin);
             let before = self.header()?;
@@ -405,10 +402,6 @@ impl ColumnPages {
         let Some(header) = self.next.take() else { return Ok(None) };
         let page = self.body(&header)?;
         match header.kind {
-            PageKind::Dictionary { .. } => self.is_behind_dictionary = true,
-            _ => self.number += 1,
-        }
-        match header.kind {
             PageKind::Dictionary { values, .. } => {
                 self.check_intervals(Encoding::PLAIN, page.as_ref())?;
                 self.check_dictionary(values, page.as_ref())?;
@@ -472,6 +465,7 @@ impl ColumnPages {
         self.check_intervals(encoding, bytes)?;
         let repeats = self.chunk.descriptor.max_rep_level() > 0;
         self.seen += u64::from(values);
+        self.number += 1;
         if !repeats && self.seen > self.chunk.rows {
             return Err(
                 self.damaged(format!("its pages have more than the {} values of the row group", self.chunk.rows))
@@ -602,7 +596,7 @@ impl PageReader for ColumnPages {
         if let Some(wanted) = &self.chunk.wanted {
             if wanted.page(self.number).is_some() {
                 self.seen += wanted.rows_of(self.number);
-                (self.number, self.next) = (self.number + 1, None);
+                self.number += 1;
             }
             return Ok(());
         }

@@ -104,7 +104,7 @@ fn of_some_rows_only_their_pages_are_read_and_the_dictionary_where_one_of_them_n
     for of_page in [1_000, 8_000] {
         let (texts, bytes) = texts(of_page);
         let (_, budget) = budget(1 << 30);
-        // How many bytes are read for the rows from one on, in pages.
+        // How many bytes are read for rows from one on, all in tenths of pages.
         let read = |from: u64, rows: u64| {
             let (input, count) = MemoryFile::counted("t.parquet", bytes.clone());
             let file = ParquetFile::open(input, &budget).map(Arc::new).unwrap();
