@@ -211,8 +211,7 @@ fn sql_that_a_cluster_keeps_goes_on_to_the_exact_answer() {
     };
     let batch = finish(query(&[])).expect(0, &[]).json();
     let (answer, said) = Lines::of(query(&["--online", "--until", "time=1ms", "--keep-for", "10min"])).end();
-    let job =
-        answer["kept_job"].as_str().or(answer["online"]["kept_job"].as_str()).unwrap_or_else(|| panic!("{answer}"));
+    let job = answer["online"]["kept_job"].as_str().unwrap();
     assert!(said.contains(&format!("exobus query --continue {job}")), "{said}");
     let goes_on = || command(&["query", "--continue", job, "--json", "--cluster", &cluster.url]);
     let (answer, _) = Lines::of(goes_on()).end();
