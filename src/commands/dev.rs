@@ -11,6 +11,11 @@ use std::{
     time::Duration,
 };
 
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+
 pub use self::children::OnLoss;
 use self::children::{Children, Happening};
 use crate::{
@@ -109,7 +114,7 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
         Some(secured) => {
             let data = secured.data().display();
             format!(
-                "exobus generate --size 1GB {data}/in\n            exobus sort --config {client} {data}/in --output {data}/out"
+                "exobus generate --records 10M {data}/in\n            exobus sort --config {client} {data}/in --output {data}/out"
             )
         }
     };
@@ -267,9 +272,12 @@ fn token(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
 enum Folder {
     /// Made by us, and removed when dropped.
     Own(Temporary),
-    /// Named by the user, and kept.
-    Given(PathBuf),
+    /// Named by the user, and kept. The lock is held as long as the cluster runs: two in one folder would take each other's streams and spill files.
+    Given { path: PathBuf, _lock: fs::File },
 }
+
+/// The file of that lock.
+const LOCK: &str = "lock";
 
 impl Folder {
     fn make(given: Option<&Path>) -> Result<Self, Failure> {
@@ -279,13 +287,22 @@ impl Folder {
                 .or_exit(Exit::InputOutput);
         };
         fs::create_dir_all(path).or_exit(Exit::InputOutput)?;
-        Ok(Self::Given(path.canonicalize().or_exit(Exit::InputOutput)?))
+        let path = path.canonicalize().or_exit(Exit::InputOutput)?;
+        let lock = fs::File::create(path.join(LOCK)).or_exit(Exit::InputOutput)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self::Given { path, _lock: lock }),
+            Err(Errno::WOULDBLOCK) => {
+                let text = format!("a cluster of another exobus dev runs in {}: say another --dir", path.display());
+                Err(Failure::text(Exit::Usage, text))
+            }
+            Err(error) => Err(Failure::new(Exit::InputOutput, std::io::Error::from(error))),
+        }
     }
 
     fn path(&self) -> &Path {
         match self {
             Self::Own(folder) => folder.path(),
-            Self::Given(path) => path,
+            Self::Given { path, .. } => path,
         }
     }
 }

@@ -49,6 +49,25 @@ fn nothing_runs(scratch: &Scratch) {
 }
 
 #[test]
+fn a_folder_is_that_of_one_cluster_at_a_time() {
+    let scratch = Scratch::new();
+    let mut cluster = dev(&scratch, "1");
+    let url = url(&mut cluster);
+    let config = fs::read_to_string(scratch.path("cluster/n1.toml")).unwrap();
+
+    let folder = scratch.text("cluster");
+    let second = exobus(&["dev", "--nodes", "1", "--port", "0", "--memory", "256MiB", "--dir", &folder]);
+    second.expect(2, &["a cluster of another exobus dev runs in", "say another --dir"]);
+    assert_eq!(fs::read_to_string(scratch.path("cluster/n1.toml")).unwrap(), config, "the first one has what it had");
+    exobus(&["generate", "--records", "1000", &scratch.text("in")]).expect(0, &[]);
+    exobus(&["sort", &scratch.text("in"), "--output", &scratch.text("out"), "--cluster", &url]).expect(0, &[]);
+
+    cluster.signal(Signal::INT);
+    assert_eq!(cluster.end(PATIENCE).0, Some(0));
+    dev(&scratch, "1").ready_at("nats://", PATIENCE);
+}
+
+#[test]
 fn three_nodes_sort_and_all_stop_on_ctrl_c() {
     let scratch = Scratch::new();
     let mut cluster = dev(&scratch, "3");

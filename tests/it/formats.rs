@@ -110,6 +110,8 @@ fn no_version_of_the_code_is_left_out() {
         "actors/src",
         "shuffle/src",
         "pipelines/tables/src",
+        "pipelines/queries/src",
+        "pipelines/sql/src",
         "src",
     ] {
         sources(&root().join(part), &mut files);

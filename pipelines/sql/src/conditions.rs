@@ -65,17 +65,20 @@ pub(crate) fn expression(condition: &Expr, schema: &Schema) -> Option<Expression
             let among = named(expr, schema)?.is_in(list.iter().map(value).collect::<Option<Vec<_>>>()?);
             Some(if *negated { among.not() } else { among })
         }
-        Expr::Like(Like { negated, expr, pattern, escape_char: None, case_insensitive: false }) => {
+        Expr::Like(Like { negated, expr, pattern, case_insensitive: false, .. }) => {
             let Expr::Literal(ScalarValue::Utf8View(Some(pattern)) | ScalarValue::Utf8(Some(pattern)), _) =
                 pattern.as_ref()
             else {
                 return None;
             };
-            // There a backslash is a character as others are.
-            if pattern.contains('\\') || column_type(expr, schema)? != DataType::Utf8View {
+            if column_type(expr, schema)? != DataType::Utf8View {
                 return None;
             }
-            let like = named(expr, schema)?.like(pattern.clone());
+            // A backslash takes their meaning from others there (`dialect`), and is one as others are in conditions of tables.
+            let like = match pattern.contains('\\') {
+                true => named(expr, schema)?.like_escaped(pattern.clone(), '\\'),
+                false => named(expr, schema)?.like(pattern.clone()),
+            };
             Some(if *negated { like.not() } else { like })
         }
         _ => None,

@@ -4,14 +4,16 @@
 //! - the negative of a whole number that has none in its type is an error, as a difference is;
 //! - what `CASE x WHEN ..` and `nullif` compare is compared as by `=`: a zero has no sign;
 //! - a duration is compared with an interval of days and less as with a duration; other intervals have no order;
-//! - a time with a zone is compared with no time without one.
+//! - a time with a zone is compared with no time without one;
+//! - in a pattern nothing takes their meaning from `%` and `_` unless `ESCAPE '!'` says what does;
+//! - a day that is compared with a time is a time.
 
 use std::sync::Arc;
 
 use datafusion_common::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Column, DFSchema, DataFusionError, ScalarValue, plan_err};
-use datafusion_expr::expr::{BinaryExpr, InSubquery, ScalarFunction, SetComparison};
+use datafusion_expr::expr::{BinaryExpr, InSubquery, Like, ScalarFunction, SetComparison};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::type_coercion::binary::type_union_resolution;
 use datafusion_expr::utils::merge_schema;
@@ -19,6 +21,7 @@ use datafusion_expr::{
     Between, Case, Expr, ExprSchemable as _, Join, LogicalPlan, Operator, Projection, Subquery, Union, binary_expr,
     cast, lit,
 };
+use datafusion_functions::string::expr_fn::replace;
 
 /// The same plan, as it is meant here.
 ///
@@ -79,8 +82,43 @@ fn spelled_out(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>,
                 Err(args) => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
             }
         }
+        Expr::Like(like) => Transformed::yes(Expr::Like(Like {
+            pattern: Box::new(backslashed(*like.pattern, like.escape_char)?),
+            escape_char: Some(BACKSLASH),
+            ..like
+        })),
         other => Transformed::no(other),
     })
+}
+
+/// What takes their meaning from `%` and `_` in patterns of DataFusion.
+const BACKSLASH: char = '\\';
+
+/// A pattern in which a backslash does that, of one in which another character does, or none.
+fn backslashed(pattern: Expr, escape: Option<char>) -> Result<Expr, DataFusionError> {
+    if let Expr::Literal(value, metadata) = &pattern {
+        let Some(Some(text)) = value.try_as_str() else { return Ok(pattern) };
+        let (mut made, mut characters) = (String::new(), text.chars());
+        while let Some(character) = characters.next() {
+            let taken = if Some(character) == escape { characters.next() } else { None };
+            match (character, taken) {
+                (_, Some(taken)) if matches!(taken, '%' | '_' | BACKSLASH) => made.extend([BACKSLASH, taken]),
+                (_, Some(taken)) if Some(taken) == escape => made.push(taken),
+                (character, _) if Some(character) == escape => {
+                    return plan_err!("behind {character} in the pattern stands %, _ or {character}");
+                }
+                (BACKSLASH, _) => made.extend([BACKSLASH; 2]),
+                (character, _) => made.push(character),
+            }
+        }
+        let value = ScalarValue::Utf8(Some(made)).cast_to(&value.data_type())?;
+        return Ok(Expr::Literal(value, metadata.clone()));
+    }
+    match escape {
+        None => Ok(replace(pattern, lit("\\"), lit("\\\\"))),
+        Some(BACKSLASH) => Ok(pattern),
+        Some(_) => plan_err!("ESCAPE belongs to a pattern that is a text in quotes"),
+    }
 }
 
 /// The widest float among types of which one is a decimal.
@@ -173,7 +211,46 @@ fn compared<'a>(
         }
     }
     check_compared(&types)?;
+    is_changed |= days_as_times(&mut expressions, &mut types);
     Ok(all_as(expressions, schema, float_among(types)) | is_changed)
+}
+
+/// Makes times of days that are compared with times, of as many digits of a second, six at least: so there are days of all years. A text in quotes that has a time of day is one.
+fn days_as_times(expressions: &mut [&mut Expr], types: &mut [Option<DataType>]) -> bool {
+    let is_day = |data_type: &Option<DataType>| *data_type == Some(DataType::Date32);
+    if !types.iter().any(is_day) {
+        return false;
+    }
+    let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+    for (one, data_type) in expressions.iter_mut().zip(&mut *types) {
+        if let Expr::Literal(value, _) = &mut **one
+            && let Some(Some(text)) = value.try_as_str()
+            && text.trim().contains([' ', 'T'])
+            && let Ok(time) = value.cast_to(&micros)
+        {
+            (*value, *data_type) = (time, Some(micros.clone()));
+        }
+    }
+    let unit = |data_type: &Option<DataType>| match data_type {
+        Some(DataType::Timestamp(unit, None)) => Some((*unit).max(TimeUnit::Microsecond)),
+        _ => None,
+    };
+    let Some(unit) = types.iter().filter_map(unit).max() else { return false };
+    let of_unit = DataType::Timestamp(unit, None);
+    for (one, data_type) in expressions.iter_mut().zip(types) {
+        match &mut **one {
+            Expr::Literal(value, _)
+                if value.try_as_str().is_some()
+                    && let Ok(time) = value.cast_to(&of_unit) =>
+            {
+                *value = time;
+            }
+            _ if is_day(data_type) => **one = cast(std::mem::take(&mut **one), of_unit.clone()),
+            _ => continue,
+        }
+        *data_type = Some(of_unit.clone());
+    }
+    true
 }
 
 /// Refuses what does not compare.

@@ -19,6 +19,8 @@ mod catalog;
 mod conditions;
 mod dialect;
 mod error;
+#[cfg(test)]
+mod format_tests;
 pub mod kinds;
 mod logical;
 mod lower;

@@ -29,7 +29,7 @@ use twox_hash::XxHash3_128;
 
 pub use crate::answer::Shown;
 use crate::answer::{FirstRowsParams, LOOK_BYTES, first_rows, remove, shown_bytes_max};
-use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION};
+use crate::plan::{Answer, Origin, Plan, Rows, Slice, Step, VERSION, check_version};
 use crate::rows::{Measured, measure};
 use crate::{Catalog, text};
 
@@ -103,6 +103,26 @@ pub struct Answered {
 /// What is wrong with it, with its place; what it asks for that there is no operator for; those of jobs over tables.
 #[program(name = "query.sql", version = 2, give_back = give_back, paths = paths)]
 pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobError> {
+    answered(futures, params).await.map_err(where_options_are)
+}
+
+/// Options of commands over tables that errors about files name, and queries do not have.
+const OPTIONS_OF_TABLES: [&str; 5] = ["--schema", "--json-mixed", "--input-format", "--select", "--hive"];
+
+/// Says of an error that names such an option how a query comes to read such files all the same.
+fn where_options_are(mut error: JobError) -> JobError {
+    let message = match &mut error {
+        JobError::Task { failure, .. } => &mut failure.message,
+        JobError::Program { message, .. } => message,
+        _ => return error,
+    };
+    if OPTIONS_OF_TABLES.iter().any(|option| message.contains(option)) {
+        message.push_str("; a query has no such option, `exobus convert` has it, and makes files that a query reads");
+    }
+    error
+}
+
+async fn answered(futures: Futures, params: SqlQuery) -> Result<Answered, JobError> {
     let mut params = params;
     let folder = params.scratch.join(futures.job().to_string());
     let (of_job, scratch) = (folder.clone(), params.owned_scratch());
@@ -125,7 +145,7 @@ pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobEr
         Planned::Plan { plan, looking_up, explains } => (plan, looking_up, explains || params.explains),
         Planned::Refused(what) => return Err(JobError::request(what)),
     };
-    plan.check_version().map_err(JobError::program)?;
+    check_version(plan.version).map_err(JobError::program)?;
     if explains {
         let names: Vec<String> = params.tables.iter().map(|table| table.name.clone()).collect();
         let online = match (plan.online(), &looking_up) {
@@ -156,6 +176,7 @@ fn hash_of(planned: &impl Serialize) -> Result<String, JobError> {
 struct PlanParams {
     /// When the query was asked, in microseconds since 1970.
     now: i64,
+    /// That of plans that who asks can do: a plan that another release has made of a query that goes on is of another task.
     version: u32,
 }
 
@@ -177,6 +198,7 @@ pub(crate) fn asked(context: &TaskContext<'_>) -> Result<Asked, TaskError> {
 /// Plans a query: once, as long as what comes of it is not lost. A plan that is made again and is another one, by another release, ends the job (law 4).
 #[task(name = "query.plan", version = 2, deterministic = true)]
 fn make_plan(context: &mut TaskContext<'_>, params: PlanParams) -> Result<Planned, TaskError> {
+    check_version(params.version).map_err(TaskError::fatal)?;
     let (text, tables, bytes) = asked(context)?;
     let mut catalog = Catalog::default();
     for (name, layout) in &tables {
@@ -517,5 +539,34 @@ impl SqlQuery {
             online: None,
             rows_shown: 1000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_actors::ids::JobId;
+    use exobus_actors::node::{Node, NodeOptions};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_plans_no_query_for_another_release() {
+        let node = Node::start(NodeOptions::alone(1, 64 << 20)).unwrap();
+        let planned = async |version: u32| {
+            let ask = async move |futures: Futures| {
+                let nothing: Asked = ("SELECT 1 AS one".to_owned(), Vec::new(), Vec::new());
+                let asked = futures.put_value(&nothing)?;
+                let planned = futures.submit(make_plan, &PlanParams { now: 0, version }, &[asked.arg()])?;
+                futures.get_value(&planned).await
+            };
+            node.run(JobId::new(), "query.sql", None, ask).await.0
+        };
+        let own = planned(VERSION).await;
+        assert!(matches!(own, Ok(Planned::Plan { .. } | Planned::Refused(_))), "{own:?}");
+        let refused = planned(VERSION + 1).await.unwrap_err().to_string();
+        let said =
+            format!("of version {} are those of another release, and this one has version {VERSION}", VERSION + 1);
+        assert!(refused.contains(&said), "{refused}");
+        node.stop();
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use datafusion_sql::sqlparser::ast::{
     CastKind, DataType, Distinct, ExactNumberInfo, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SetExpr, Spanned as _, Statement, TableFactor, Value, ValueWithSpan, VisitMut as _, VisitorMut, With,
+    SetExpr, Spanned as _, Statement, TableFactor, TimezoneInfo, TypedString, Value, ValueWithSpan, VisitMut as _,
+    VisitorMut, With,
 };
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::keywords::Keyword;
@@ -274,21 +275,13 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
-    /// A number with an exponent is a float; without one it is a decimal.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        if let Expr::Value(ValueWithSpan { value, .. }) = expr
-            && let Value::Number(text, _) = value
-            && text.contains(['e', 'E'])
-        {
-            *value = Value::SingleQuotedString(std::mem::take(text));
-            let data_type = DataType::Double(ExactNumberInfo::None);
-            *expr = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(expr.clone()),
-                data_type,
-                array: false,
-                format: None,
-            };
+        match expr {
+            Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) if text.contains(['e', 'E']) => {
+                float_of(expr);
+            }
+            Expr::TypedString(literal) => type_of_time(literal),
+            _ => (),
         }
         ControlFlow::Continue(())
     }
@@ -356,6 +349,41 @@ impl VisitorMut for Names {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// A number with an exponent is a float; without one it is a decimal.
+fn float_of(number: &mut Expr) {
+    if let Expr::Value(ValueWithSpan { value, .. }) = number
+        && let Value::Number(text, _) = value
+    {
+        *value = Value::SingleQuotedString(std::mem::take(text));
+    }
+    *number = Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(number.clone()),
+        data_type: DataType::Double(ExactNumberInfo::None),
+        array: false,
+        format: None,
+    };
+}
+
+/// The digits of a second that a `TIMESTAMP` has unless more of them are written: so it knows all years.
+const DIGITS: u64 = 6;
+
+/// `TIMESTAMP '..'` with a zone behind it has one (SQL:2016, 5.3), as `TIMESTAMPTZ` has.
+fn type_of_time(literal: &mut TypedString) {
+    let (DataType::Timestamp(digits @ None, zone), Value::SingleQuotedString(text)) =
+        (&mut literal.data_type, &literal.value.value)
+    else {
+        return;
+    };
+    let of_day = text.trim().split_once([' ', 'T']).map_or("", |(_, of_day)| of_day);
+    if *zone == TimezoneInfo::None && of_day.contains(['Z', 'z', '+', '-']) {
+        *zone = TimezoneInfo::WithTimeZone;
+    }
+    let behind_point = of_day.split_once('.').map_or("", |(_, behind)| behind);
+    let written = behind_point.bytes().take_while(u8::is_ascii_digit).count() as u64;
+    *digits = Some(DIGITS).filter(|digits| written <= *digits);
 }
 
 /// A name as names are compared; what is in the quotes of texts is a file.

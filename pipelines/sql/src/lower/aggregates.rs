@@ -85,6 +85,11 @@ fn column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
+/// What is made a float of, or of another type.
+fn without_cast(expr: &Expr) -> &Expr {
+    if let Expr::Cast(cast) = expr { &cast.expr } else { expr }
+}
+
 /// What is asked of the values of a group, and of which; `None`: of rows.
 fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
     let AggregateFunction { func, params } = match expr {
@@ -95,7 +100,13 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
     let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
     let name = func.name();
     let refused = |why: &str| Err(SqlError::new(format!("{expr}: {why}")).about(&[name]));
-    if !order_by.is_empty() {
+    let takes_part = matches!(name, "percentile_cont" | "quantile_cont");
+    // As WITHIN GROUP (ORDER BY x) has it.
+    let within = match (&order_by[..], &args[..]) {
+        ([order], [first, ..]) if takes_part && order.expr == *without_cast(first) => Some(order),
+        _ => None,
+    };
+    if !order_by.is_empty() && within.is_none() {
         return refused(
             "values of a group come in no order; row_number() OVER (PARTITION BY .. ORDER BY ..) = 1 leaves the first row of each",
         );
@@ -105,10 +116,7 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
             "IGNORE NULLS and RESPECT NULLS have no operator here: FILTER (WHERE .. IS NOT NULL) leaves nulls out",
         );
     }
-    let takes = if matches!(name, "percentile_cont" | "quantile_cont") { 2 } else { 1 };
-    if args.len() > takes {
-        return refused("it is of one value of each row");
-    }
+    let is_of_several = args.len() > if takes_part { 2 } else { 1 };
     if filter.is_some() && matches!(name, "first_value" | "last_value") {
         return refused(
             "rows that are left out would count as the first and the last ones: leave them out in a subquery",
@@ -120,9 +128,11 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
         Some(Expr::Literal(value, _)) => value.cast_to(&DataType::Float64).ok(),
         _ => None,
     };
+    // Of values that fall, so large a part is as much less than all of them.
+    let falls = within.is_some_and(|order| !order.asc);
     let is_of_rows = matches!(&argument, Some(Expr::Literal(value, _)) if !value.is_null());
     let function = match (name, distinct) {
-        ("count", false) if is_of_rows => {
+        ("count", false) if is_of_rows && !is_of_several => {
             let of_rows = match filter {
                 None => None,
                 Some(filter) => Some(when((**filter).clone(), lit(1_i32)).end()?),
@@ -142,7 +152,9 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
         ("stddev_pop", _) => Function::StddevPopulation,
         ("median", _) => Function::QuantileCont(0.5),
         ("percentile_cont" | "quantile_cont", _) => match part {
-            Some(ScalarValue::Float64(Some(part))) if (0.0..=1.0).contains(&part) => Function::QuantileCont(part),
+            Some(ScalarValue::Float64(Some(part))) if (0.0..=1.0).contains(&part) => {
+                Function::QuantileCont(if falls { 1.0 - part } else { part })
+            }
             _ => return refused("the part is a number from 0 to 1"),
         },
         ("first_value", _) => Function::First,
@@ -154,6 +166,11 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
         }
         _ => return refused("there is no operator for it here"),
     };
+    if is_of_several {
+        return refused(
+            "it takes one expression here, and there are several in the brackets: concat(a, '|', b) makes one of them",
+        );
+    }
     let argument = match (argument, filter) {
         (Some(argument), Some(filter)) => Some(when((**filter).clone(), argument).end()?),
         (argument, _) => argument,

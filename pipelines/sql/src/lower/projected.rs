@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{Column, DFSchema};
 use datafusion_expr::{Expr, ExprSchemable, lit};
+use exobus_tables::reading::Computed;
 
 use super::{Input, NO_WINDOW, ROW_NUMBER, written};
 use crate::SqlError;
@@ -126,9 +127,30 @@ impl Input {
         }
         let spare = of_files.fields().first().map(|field| field.name().as_str());
         let planned = Planned { looked_up: &looked_up, keep: &keep, columns: &columns, first: first.as_ref(), spare };
-        let (computed, beside) = (Some(planned.computed()?), looked_up.iter().map(|table| table.step).collect());
-        Ok(Rows { origin, filter, computed, select: None, beside, said: text })
+        let unchanged = columns.iter().filter_map(|(name, expr)| Some((name.clone(), numbers_of(expr, &of_files)?)));
+        let computed = Computed { unchanged: unchanged.collect(), ..planned.computed()? };
+        let beside = looked_up.iter().map(|table| table.step).collect();
+        Ok(Rows { origin, filter, computed: Some(computed), select: None, beside, said: text })
     }
+}
+
+/// The column whose numbers an expression has: one of whole numbers or decimals, or one of whole numbers in another type that has room for them.
+fn numbers_of(expr: &Expr, of_files: &Schema) -> Option<String> {
+    let is_whole = |data_type: &DataType| data_type.is_integer();
+    let (column, is_number): (_, fn(&DataType) -> bool) = match expr {
+        Expr::Column(column) => (column, |data_type| data_type.is_integer() || data_type.is_decimal()),
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Column(column)
+                if is_whole(cast.field.data_type()) || *cast.field.data_type() == DataType::Float64 =>
+            {
+                (column, is_whole)
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let field = of_files.field_with_name(&column.name).ok()?;
+    is_number(field.data_type()).then(|| column.name.clone())
 }
 
 /// Refuses what reads the number that a row has in its part: rows have none.

@@ -142,6 +142,7 @@ impl Planned<'_> {
             program: ByteBuf::from(program),
             reads: Some(reads),
             leaves_out: !self.keep.is_empty() || self.first.is_some(),
+            unchanged: Vec::new(),
             beside: Beside::default(),
         })
     }
@@ -171,7 +172,10 @@ impl Planned<'_> {
 pub fn viewed_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8View,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => DataType::BinaryView,
+        // DataFusion compares bytes of one length with no others.
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            DataType::BinaryView
+        }
         other => plain_type(other),
     }
 }

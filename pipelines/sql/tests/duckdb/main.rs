@@ -10,6 +10,7 @@
 //! | `EXOBUS_DUCKDB_PYTHON` | a Python that has what `pipelines/tables/tests/duckdb/requirements.txt` says | that of `target/duckdb` |
 
 mod clickbench;
+mod conditions;
 mod tpch;
 
 use std::collections::BTreeMap;
@@ -68,6 +69,18 @@ fn asked(arguments: &[&str]) -> (BTreeMap<String, PathBuf>, Vec<Asked>) {
     (named, queries)
 }
 
+/// Asks a node for all rows of an answer.
+async fn ask_over(
+    node: &Node,
+    scratch: &Path,
+    text: &str,
+    tables: Vec<NamedTable>,
+    online: Option<Online>,
+) -> Result<Answered, JobError> {
+    let asked = SqlQuery { rows_shown: 1_000_000, online, ..SqlQuery::new(text, tables, scratch.to_owned()) };
+    node.run(JobId::new(), "query.sql", None, async move |futures| query(futures, asked).await).await.0
+}
+
 /// A node of this process, and tables.
 struct World {
     node: Node,
@@ -93,10 +106,7 @@ impl World {
             let path = self.tables.get(&table.name).unwrap_or_else(|| panic!("{} in {text}", table.name));
             NamedTable { name: table.name, inputs: vec![self.folder.join(path)], reading: ReadOptions::default() }
         });
-        let asked = SqlQuery::new(text, tables.collect(), self.folder.join("scratch"));
-        let asked = SqlQuery { rows_shown: 1_000_000, online, ..asked };
-        let answered = self.node.run(JobId::new(), "query.sql", None, async move |futures| query(futures, asked).await);
-        answered.await.0
+        ask_over(&self.node, &self.folder.join("scratch"), text, tables.collect(), online).await
     }
 
     /// How an answer differs from what is expected.

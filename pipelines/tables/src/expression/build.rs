@@ -88,6 +88,11 @@ impl Column {
         Expression::from(Kind::Like(self.into(), Literal::Text(pattern.into()).into(), None))
     }
 
+    /// The same, and a character takes that meaning from `%`, `_` and itself.
+    pub fn like_escaped(self, pattern: impl Into<String>, escape: char) -> Expression {
+        Expression::from(Kind::Like(self.into(), Literal::Text(pattern.into()).into(), Some(escape)))
+    }
+
     /// Whether it is true, of a column of truth values.
     pub fn is_true(self) -> Expression {
         Expression::from(Kind::Value(self.into()))

@@ -138,7 +138,9 @@ impl Look {
             let said = parse_schema(&print_schema([(*name, *data_type)]));
             said.is_ok_and(|said| matches!(&said[..], [(_, known)] if known == *data_type))
         });
-        Ok(ReadOptions { schema: Some(print_schema(of_text)), ..self.options.clone() })
+        // A table of no columns has nothing that could be said of them.
+        let schema = Some(print_schema(of_text)).filter(|schema| !schema.is_empty());
+        Ok(ReadOptions { schema, ..self.options.clone() })
     }
 
     /// Whether it is said of columns what is done of them.

@@ -27,6 +27,9 @@ pub struct Computed {
     pub reads: Option<Vec<String>>,
     /// Whether there are rows that it leaves out.
     pub leaves_out: bool,
+    /// Of columns whose numbers are those that a column of the table has: their names, and its name. What files say of the one is so of the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchanged: Vec<(String, String)>,
     /// Small tables in which it looks rows up.
     #[serde(default, skip_serializing_if = "Beside::is_nothing")]
     pub beside: Beside,
@@ -95,13 +98,14 @@ pub trait Computation: Send + Sync {
 
 impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { language, program, reads, leaves_out, beside } = self;
+        let Self { language, program, reads, leaves_out, unchanged, beside } = self;
         let program = String::from_utf8_lossy(program);
         f.debug_struct("Computed")
             .field("language", language)
             .field("program", &program)
             .field("reads", reads)
             .field("leaves_out", leaves_out)
+            .field("unchanged", unchanged)
             .field("beside", beside)
             .finish()
     }
@@ -119,7 +123,12 @@ impl Computed {
         // What was taken apart by commas may be of one call.
         let program = ByteBuf::from(texts.join(",").into_bytes());
         let (language, beside) = (SELECT_LANGUAGE.to_owned(), Beside::default());
-        Some(Self { language, program, reads: None, leaves_out: false, beside })
+        Some(Self { language, program, reads: None, leaves_out: false, unchanged: Vec::new(), beside })
+    }
+
+    /// The column of the table whose numbers a column has.
+    pub(crate) fn unchanged(&self, column: &str) -> Option<&str> {
+        self.unchanged.iter().find(|(name, _)| name == column).map(|(_, of)| of.as_str())
     }
 
     /// The columns that are read for it, of a table that has all of these.

@@ -21,15 +21,16 @@ class Condition:
         self.text, self.sql, self.columns = text, sql, columns
 
 
-def drawn(rng, types, rows):
-    draft = Draft(rng, types, rows)
+def drawn(rng, types, rows, has_exponents=True):
+    """`has_exponents`: numbers may have some, with which they are as exact as others. They are not in SQL."""
+    draft = Draft(rng, types, rows, has_exponents)
     text, sql = draft.condition(2)
     return Condition(text, sql, draft.columns)
 
 
 class Draft:
-    def __init__(self, rng, types, rows):
-        self.rng, self.types, self.rows, self.columns = rng, types, rows, {}
+    def __init__(self, rng, types, rows, has_exponents):
+        self.rng, self.types, self.rows, self.has_exponents, self.columns = rng, types, rows, has_exponents, {}
         self.paths = [path for name, of in types.items() for path in key_paths(name, of)]
 
     def condition(self, depth):
@@ -117,7 +118,7 @@ class Draft:
         if not pa.types.is_decimal(of) or of.precision < digits:
             value += self.rng.choice([0, 0, 0, 1, -1, 5]) * decimal.Decimal(1).scaleb(-scale)
         plain = f"{value:f}"
-        text = self.rng.choice([plain, plain, f"{value.scaleb(-3):f}e3", f"{plain}.0" if "." not in plain else f"{plain}0"])
+        text = self.rng.choice([plain, plain, f"{value.scaleb(-3):f}e3" if self.has_exponents else plain, f"{plain}.0" if "." not in plain else f"{plain}0"])
         return text, f"cast('{plain}' as decimal({digits}, {scale}))"
 
     def floating(self, value, of):

@@ -2,6 +2,7 @@
 
 {"make": {"seed": 7, "folder": "..."}}: files in that folder; which, with which `--schema`, `--where` and `--select`, and which columns can be keys.
 {"join": {"seed": 7, "folder": "..."}}: the files of a second table, the same said of it, and pairs of columns by which the table that was made last is joined with it; nothing, where there are none.
+{"conditions": {"seed": 7, "count": 10}}: so many conditions over the rows of the table that was made last, as `--where` and SQL have them, and the ids of those that meet each.
 {"check": {"verb": "sort", ...}}: whether the output of a verb over the table that was made last is right; how it differs otherwise.
 """
 
@@ -61,6 +62,13 @@ class Oracle:
                 "texts": all(map(values.has_text, columns.values())), "mode": self.table.mode,
                 "columns": {name: str(of) for name, of in self.types.items()},
                 "folder": self.table.folder, "folders": [] if self.table.refused else self.folders(columns)}
+
+    def conditions(self, seed, count):
+        rng, rows, drawn = random.Random(f"conditions {seed}"), self.all_rows(), []
+        for _ in range(count):
+            self.condition = conditions.drawn(rng, self.types, rows, has_exponents=False)
+            drawn.append({"text": self.condition.text, "ids": sorted(self.ids(f"select id from {self.rows_of({})}").to_pylist())})
+        return drawn
 
     def folders(self, columns):
         """The columns whose values are folders, not too many of them."""
@@ -148,7 +156,7 @@ def main():
     for line in sys.stdin:
         [(what, arguments)] = json.loads(line).items()
         try:
-            answer = {"make": oracle.make, "join": oracle.join, "check": oracle.check}[what](**arguments)
+            answer = {"make": oracle.make, "join": oracle.join, "conditions": oracle.conditions, "check": oracle.check}[what](**arguments)
         except Exception:
             answer = {"failed": traceback.format_exc()}
         print(json.dumps(answer), flush=True)

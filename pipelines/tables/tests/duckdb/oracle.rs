@@ -72,7 +72,12 @@ impl Oracle {
         let fetched = || package.join("../../target/duckdb/venv/bin/python");
         let python = std::env::var_os("EXOBUS_DUCKDB_PYTHON").map_or_else(fetched, PathBuf::from);
         let mut command = Command::new(&python);
-        command.arg("-B").arg(package.join("tests/duckdb/oracle.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // The tests of SQL have it, too.
+        command
+            .arg("-B")
+            .arg(package.join("../tables/tests/duckdb/oracle.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| {
             panic!("{}: {error}; `cargo xtask duckdb` fetches it, and `cargo xtask test` does", python.display())
         });
@@ -80,7 +85,11 @@ impl Oracle {
         Self { child, questions, answers: BufReader::new(answers) }
     }
 
-    fn ask(&mut self, question: &Value) -> Value {
+    /// Asks a question, and waits for its answer.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn ask(&mut self, question: &Value) -> Value {
         writeln!(self.questions, "{question}").expect("oracle.py takes a question; what it said is above");
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("oracle.py answers");

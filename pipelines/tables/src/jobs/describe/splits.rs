@@ -75,10 +75,13 @@ pub(super) fn runs(
 
 /// Between which numbers values of these columns are, as footers say; `None`: they do not, or a value may be no number. Nothing is said of floats, since a NaN is in no statistics.
 pub(super) fn extents(source: &Source, reading: &ReadOptions, columns: &[String]) -> Vec<Option<(f64, f64)>> {
-    let of = |column: &String| match source {
+    let of = |column: &String| {
+        let Source::Parquet(file) = source else { return None };
         // What is computed may have the name of a column.
-        Source::Parquet(file) if reading.computed.is_none() => extent(file, column),
-        _ => None,
+        match &reading.computed {
+            None => extent(file, column),
+            Some(computed) => extent(file, computed.unchanged(column)?),
+        }
     };
     columns.iter().map(of).collect()
 }
