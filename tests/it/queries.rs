@@ -313,6 +313,35 @@ fn joins_with_small_tables_are_shown_before_they_are_done() {
 }
 
 #[test]
+fn groups_with_long_texts_fit_a_small_memory_also_early_and_in_steps() {
+    let scratch = Scratch::new();
+    let row = |row: u64| {
+        let mixed = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+        format!(
+            "{},{}.5,{mixed:x} what somebody wrote about it and about other things as well\n",
+            row * 7919 % 266_667,
+            row % 1000
+        )
+    };
+    let rows: String = (0..400_000).map(row).collect();
+    fs::write(scratch.path("notes.csv"), format!("key,price,note\n{rows}")).unwrap();
+    let (spill, table) = (scratch.text("spill"), scratch.text("table"));
+    let convert = ["convert", &scratch.text("notes.csv"), "--output", &table, "--format", "parquet", "--files", "4"];
+    let narrow = ["--row-group-rows", "20000", "--spill", &spill];
+    finish(command(&[&convert[..], &narrow].concat())).expect(0, &[]);
+    let what = "count(*) AS n, sum(price) AS total, avg(price) AS mean, max(note)";
+    let steps = format!("SELECT key, min(note) AS short, {what} AS note FROM '{table}' GROUP BY key");
+    let whole = format!("SELECT key, {what} AS long FROM '{table}' GROUP BY key");
+    // The step of the first one is there since it calls a column as another one is called.
+    for (text, more) in [(&steps, &["--executors", "4"][..]), (&whole, &["--executors", "1", "--online"])] {
+        let output = scratch.text(&format!("out{}", more.len()));
+        let mut command = command(&["query", text, "--memory", "96MiB", "--spill", &spill, "--output", &output]);
+        command.args(["--files", "8", "--row-group-rows", "5000"]).args(more);
+        finish(command).expect(0, &[]);
+    }
+}
+
+#[test]
 fn files_that_a_query_cannot_read_by_itself_are_read_behind_a_conversion() {
     let scratch = Scratch::new();
     fs::write(scratch.path("empty.csv"), "").unwrap();

@@ -103,7 +103,7 @@ pub struct Answered {
 /// What is wrong with it, with its place; what it asks for that there is no operator for; those of jobs over tables.
 #[program(name = "query.sql", version = 2, give_back = give_back, paths = paths)]
 pub async fn query(futures: Futures, params: SqlQuery) -> Result<Answered, JobError> {
-    answered(futures, params).await.map_err(where_options_are)
+    Box::pin(answered(futures, params)).await.map_err(where_options_are)
 }
 
 /// Options of commands over tables that errors about files name, and queries do not have.
@@ -231,6 +231,9 @@ fn measure_look_ups(context: &mut TaskContext<'_>, params: LookUpsParams) -> Res
     measured.map_err(|error| budget.of_source(error))
 }
 
+/// Rows of a row group of what steps write: a quarter of those that others have, since nobody says so of these where there is little memory.
+const STEP_GROUP_ROWS: u64 = 30_720;
+
 /// What is looked up for rows takes this share of what an executor has of the memory of a node, and so many bytes at most.
 const LOOK_UPS_SHARE: u64 = 8;
 const LOOK_UPS_BYTES_MAX: u64 = 64 << 20;
@@ -287,10 +290,11 @@ impl Run<'_> {
         Rewrite { inputs, output, reading, writing, strategy: self.params.strategy, partial }
     }
 
-    /// Where a step writes, and how: as Parquet, whose row groups are as small as any node needs them.
+    /// Where a step writes, and how: as Parquet, in row groups that the smallest node has memory for.
     fn to_scratch(&self, step: usize) -> (PathBuf, WriteOptions) {
         let (format, compression) = (Some(OutputFormat::Parquet), Some(Compression::Lz4));
-        (self.step_folder(step), WriteOptions { format, compression, ..WriteOptions::default() })
+        let group_rows = Some(STEP_GROUP_ROWS);
+        (self.step_folder(step), WriteOptions { format, compression, group_rows, ..WriteOptions::default() })
     }
 
     /// Does what a plan says, or another one, `looking_up`, where what that looks up is small; shows what is known before it is done, where that is asked for and possible.

@@ -483,6 +483,7 @@ impl<'a> Cluster<'a> {
     /// The outcome of a job that was done harm to.
     pub(super) fn right(&self, clean: &Cost, run: &Run, events: &Events, what: &str) -> Result<Outcome> {
         let cost = self.ground.is_right(run)?;
+        cost.has_shown(self.ground.workload, clean)?;
         let what =
             format!("{what}: right; {} tasks replayed, {:.1} s of them", events.replayed(), events.seconds_redone());
         Ok(Outcome {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Outcome;
-use super::workload::{RIGHT, Right, Workload};
+use super::workload::{Looks, RIGHT, Right, Workload};
 
 /// Memory of a job, which its input is more than: 64 MiB of it are its store's.
 pub const MEMORY: &str = "96MiB";
@@ -32,6 +32,17 @@ pub struct Cost {
     /// Attempts of tasks.
     pub attempts: u64,
     pub spilled_bytes: u64,
+    /// What it has shown before it was done.
+    pub looks: Looks,
+}
+
+impl Cost {
+    /// Fails where a job that is answered early has shown something else than without faults.
+    pub fn has_shown(&self, workload: Workload, clean: &Self) -> Result<()> {
+        let same = self.looks.are_those_of(&clean.looks)?;
+        ensure!(workload != Workload::Online || same > 1, "{same} looks were shown that are shown without faults");
+        Ok(())
+    }
 }
 
 /// How a run of the binary ended.
@@ -82,9 +93,9 @@ impl Run {
         Ok(self.json("jobs")?.as_array().context("a list of jobs")?.len())
     }
 
+    /// What the summary says: the last line of JSON, behind those of looks. A wrapper may have said something behind it.
     pub fn json(&self, key: &str) -> Result<serde_json::Value> {
-        // A wrapper may have said something behind it.
-        let line = self.stdout.lines().find(|line| line.starts_with('{')).context("no JSON")?;
+        let line = self.stdout.lines().rfind(|line| line.starts_with('{')).context("no JSON")?;
         let value: serde_json::Value = serde_json::from_str(line).context("read its JSON")?;
         value.get(key).cloned().with_context(|| format!("no {key} in {value}"))
     }
@@ -178,6 +189,7 @@ impl Ground {
     /// A row whose job has the right result, compared with the one without faults.
     pub fn right(&self, run: &Run, what: &str) -> Result<Outcome> {
         let cost = self.is_right(run)?;
+        cost.has_shown(self.workload, &self.clean)?;
         Ok(Outcome {
             what: what.to_owned(),
             added: Some(cost.seconds - self.clean.seconds),
@@ -197,8 +209,11 @@ impl Ground {
             event["ph"] == "X" && event["cat"].as_str().is_some_and(|category| category.starts_with("task"))
         };
         let attempts = trace["traceEvents"].as_array().map_or(0, |events| events.iter().filter(is_task).count() as u64);
-        let spilled_bytes = run.json("spilled_bytes")?.as_u64().unwrap_or(0);
-        Ok(Cost { seconds: run.seconds, attempts, spilled_bytes })
+        // A query that is answered early says apart what it took.
+        let spilled =
+            run.json("online").map_or_else(|_| run.json("spilled_bytes"), |mut of| Ok(of["spilled_bytes"].take()))?;
+        let spilled_bytes = spilled.as_u64().context("a number of bytes that is none")?;
+        Ok(Cost { seconds: run.seconds, attempts, spilled_bytes, looks: Looks::of(run)? })
     }
 
     /// The right result in a folder of this ground; it is removed.

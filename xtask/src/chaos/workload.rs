@@ -1,11 +1,13 @@
 //! The jobs that rows do harm to: what they read, how they are asked for, and how what they have made is checked.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
+use serde_json::Value;
 
 use super::flips::{Random, all_files};
 use super::ground::{Ground, Run, finish};
@@ -31,6 +33,8 @@ pub enum Workload {
     Group,
     /// Two tables of 1.2 million rows, some keys of which are in one of them alone, compared likewise.
     Join,
+    /// SQL over such a table that is answered early: its files are those of the query without early answers, and each look is that of a run without faults.
+    Online,
 }
 
 /// What is known of the right result.
@@ -40,6 +44,10 @@ pub(super) enum Right {
     /// The files in the folder [`RIGHT`].
     Files,
 }
+
+/// The groups that each look of a query shows, by how many blocks it has seen. Who reads the newest one alone may have missed others.
+#[derive(Default)]
+pub(super) struct Looks(BTreeMap<u64, Value>);
 
 impl Workload {
     /// Makes the input, and says what is to come of it.
@@ -52,14 +60,15 @@ impl Workload {
                     finish(ground.command(&["generate", "--records", RECORDS, "--files", "8", "--json", &input]))?;
                 return records(&made).map(Right::Records);
             }
-            Self::Group => write_table(ground, "in", 1)?,
+            Self::Group | Self::Online => write_table(ground, "in", 1)?,
             Self::Join => {
                 fs::create_dir(&input)?;
                 write_table(ground, "in/left", 2)?;
                 write_table(ground, "in/right", 3)?;
             }
         }
-        let mut args = self.args(ground);
+        // What is answered early in the end is what is answered at once.
+        let mut args = if self == Self::Online { query_args(ground) } else { self.args(ground) };
         args.extend(["--output".to_owned(), ground.text(RIGHT), "--memory".to_owned(), PLENTY.to_owned()]);
         let made = finish(ground.command(&args))?;
         ensure!(made.code == Some(0), "{self:?} without faults: {}", made.stderr);
@@ -81,6 +90,9 @@ impl Workload {
                     ["--how", "full", "--suffix", "_r", "--row-group-rows", "5000", "--files", PARTITIONS, "--json"];
                 &[&["join", &left, &right, "--on", "key"], &how[..]].concat()
             }
+            Self::Online => {
+                return query_args(ground).into_iter().chain(["--online", "--seed", "5"].map(str::to_owned)).collect();
+            }
         };
         args.iter().map(|arg| (*arg).to_owned()).collect()
     }
@@ -97,6 +109,38 @@ impl Workload {
             Right::Files => same_files(&output, &ground.path(RIGHT))?,
         }
         fs::remove_dir_all(output).context("remove the output")
+    }
+}
+
+/// A query without early answers.
+fn query_args(ground: &Ground) -> Vec<String> {
+    let what = "SELECT key, count(*) AS n, sum(price) AS total, avg(price) AS mean, max(note) AS note";
+    let sql = format!("{what} FROM '{}' GROUP BY key", ground.text("in"));
+    ["query", &sql, "--row-group-rows", "5000", "--files", PARTITIONS, "--json"].map(str::to_owned).to_vec()
+}
+
+impl Looks {
+    /// Those of a run; none where it is of another job.
+    pub(super) fn of(run: &Run) -> Result<Self> {
+        let mut looks = BTreeMap::new();
+        for line in run.stdout.lines().filter(|line| line.starts_with('{')) {
+            let line: Value = serde_json::from_str(line).context("read a line of JSON")?;
+            if let (Some(seen), Some(groups)) = (line["blocks_seen"].as_u64(), line.get("groups")) {
+                looks.insert(seen, groups.clone());
+            }
+        }
+        Ok(Self(looks))
+    }
+
+    /// Fails where one of them shows something else than it did without faults, on nodes of the same memory; how many did not.
+    pub(super) fn are_those_of(&self, clean: &Self) -> Result<usize> {
+        let both = self.0.iter().filter_map(|(seen, groups)| Some((seen, groups, clean.0.get(seen)?)));
+        let mut same = 0;
+        for (seen, groups, right) in both {
+            ensure!(groups == right, "the look at {seen} blocks shows {groups} instead of {right}");
+            same += 1;
+        }
+        Ok(same)
     }
 }
 

@@ -25,11 +25,13 @@ use crate::stopping::Until;
 /// All groups are followed where there are no more than so many.
 const ALL_MAX: u64 = 1 << 15;
 /// Of more so many at most: what blocks have of each of them is added up.
-const LARGEST_MAX: u64 = 1 << 13;
+const LARGEST_MAX: u64 = 1 << 12;
 /// Groups that a map tells at most whose look chooses.
 const FIRST_MAX: u64 = 1 << 18;
-/// What is known of them takes one part in so many of what an executor has of a node's memory.
+/// What is known of them takes one part in so many of what an executor has of a node's memory, beside what a map takes in any case; and so many bytes however small a node is.
 const MEMORY_SHARE: u64 = 16;
+const MAP_BYTES: u64 = 48 << 20;
+const ROOM_BYTES_MIN: u64 = 1 << 20;
 /// Rounds whose maps are under way at a time behind the first look: they wait for what the look before the last one has chosen.
 const ROUNDS_AT_ONCE: usize = 2;
 /// Groups that are followed however small a node is.
@@ -103,6 +105,13 @@ impl<'a> BySeed<'a> {
     pub(super) fn new(params: &'a OnlineGroup, tells: UnboundedSender<()>) -> Self {
         let terms = terms(&params.group.query);
         Self { params, terms, tells, progress: RefCell::default() }
+    }
+
+    /// How many groups are followed on such nodes.
+    fn followable(&self, nodes: Sizes) -> Followable {
+        let room = (nodes.memory_bytes / u64::from(nodes.executors_per_node.max(1))).saturating_sub(MAP_BYTES);
+        let room = (room / MEMORY_SHARE).max(ROOM_BYTES_MIN) / memory_bytes(1, self.terms);
+        Followable::new(room, self.params.followed_max)
     }
 
     /// What a look shows; `None`: there is no such look by now.
@@ -180,8 +189,6 @@ impl Sampler for BySeed<'_> {
             order[from..end].sort_unstable();
             from = end;
         }
-        let per_group = memory_bytes(1, self.terms);
-        let room = nodes.memory_bytes / (MEMORY_SHARE * executors_per_node) / per_group;
         self.progress.borrow_mut().plan = Plan {
             seed: self.params.seed,
             has_rows: blocks.iter().all(|block| block.rows.is_some()),
@@ -194,9 +201,15 @@ impl Sampler for BySeed<'_> {
                 }
             },
             error_probability: looks.share(self.params.error_probability),
-            followable: Followable::new(room, self.params.followed_max),
+            followable: self.followable(nodes),
         };
         Ok(ReadOrder { blocks: order, ends })
+    }
+
+    fn outside_bytes(&self, nodes: Sizes) -> u64 {
+        let Followable { first, all, .. } = self.followable(nodes);
+        // As much again is what a block has of groups before it is told.
+        2 * told_bytes(first.max(all), self.terms)
     }
 
     fn stage(&self) -> &'static str {

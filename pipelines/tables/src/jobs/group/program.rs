@@ -188,7 +188,10 @@ impl<'a> Planned<'a> {
             1 => Vec::new(),
             _ => sampled(futures, &described, (&by_key, false), &layout, (partitions, looked_at)).await?.0,
         };
-        let map_plan = MapPlan::of(&described, sizes, query, &keys);
+        // What is told of blocks has its memory beside what maps make.
+        let telling = sampler.map_or(0, |sampler| sampler.outside_bytes(sizes) * u64::from(sizes.executors_per_node));
+        let memory_bytes = sizes.memory_bytes.saturating_sub(telling).max(sizes.memory_bytes / 2);
+        let map_plan = MapPlan::of(&described, Sizes { memory_bytes, ..sizes }, query, &keys);
         let (maps, sampled) = match sampler {
             None => (maps(&described, map_plan.bytes), None),
             Some(sampler) => {

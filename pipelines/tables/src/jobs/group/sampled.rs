@@ -79,6 +79,9 @@ pub trait Sampler {
     /// Whatever ends the job.
     fn order(&self, blocks: &[BlockSize], extents: &[Option<(f64, f64)>], nodes: Sizes) -> Result<ReadOrder, JobError>;
 
+    /// What each of its tasks takes for what it tells of blocks on such nodes, bytes beside the store, at most.
+    fn outside_bytes(&self, nodes: Sizes) -> u64;
+
     /// The stage of its tasks that read blocks: their name.
     fn stage(&self) -> &'static str;
 
