@@ -13,7 +13,7 @@
 //!
 //! Words are logged with the number of looks that were shown by then: a query whose host is lost behind a word stops at the same look, or goes on. So is the look behind which a query waits that is kept. That a time is over is not logged otherwise.
 //!
-//! All groups are followed where they are 32 768 at most, and of more 4 096, which are chosen when it is first seen that there are more: where the query asks for the first groups, twice as many of these by what is known
+//! All groups are followed where they are 32 768 at most, and of more 8 192, which are chosen when it is first seen that there are more: where the query asks for the first groups, twice as many of these by what is known
 //! then, and those that have the most rows; fewer where memory is small. Where even one map has more than it tells (262 144), nobody knows what is missing of which:
 //! its look chooses and shows no values, and what is known of the groups that are followed begins behind it. So whatever is estimated is estimated from all blocks of a random sample.
 

@@ -25,7 +25,7 @@ use crate::stopping::Until;
 /// All groups are followed where there are no more than so many.
 const ALL_MAX: u64 = 1 << 15;
 /// Of more so many at most: what blocks have of each of them is added up.
-const LARGEST_MAX: u64 = 1 << 12;
+const LARGEST_MAX: u64 = 1 << 13;
 /// Groups that a map tells at most whose look chooses.
 const FIRST_MAX: u64 = 1 << 18;
 /// What is known of them takes one part in so many of what an executor has of a node's memory, beside what a map takes in any case; and so many bytes however small a node is.
