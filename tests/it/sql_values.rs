@@ -196,3 +196,42 @@ fn what_is_chosen_among_numbers_has_a_type_that_all_of_them_fit() {
     let first = "SELECT y FROM 'f.csv' QUALIFY row_number() OVER (PARTITION BY y > 1 ORDER BY -y) = 1 ORDER BY y";
     assert_eq!(json!(rows(&scratch, first)), json!([{"y": 1}, {"y": 3}]));
 }
+
+#[test]
+fn patterns_times_and_zones_mean_what_is_written() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("k.csv"), "k,y\nab,1\na\\b,2\nxa%,3\n").unwrap();
+    for (expression, expected) in [
+        (r"k LIKE 'a\b'", [false, true, false]),
+        (r"k ~~ 'a\b'", [false, true, false]),
+        (r"k !~~ 'a\b'", [true, false, true]),
+        (r"k ~~* 'A\B'", [false, true, false]),
+        (r"k LIKE 'xa!%' ESCAPE '!'", [false, false, true]),
+        (r"k LIKE replace(k, 'b', '_')", [true, true, true]),
+        (r"k ~ 'a\\b'", [false, true, false]),
+        (r"upper(k) ~ 'A\\B'", [false, true, false]),
+        (r"regexp_like(k, 'a\\')", [false, true, false]),
+    ] {
+        assert_eq!(json!(values(&scratch, expression, "k.csv")), json!(expected), "{expression}");
+        let met = rows(&scratch, &format!("SELECT y FROM 'k.csv' WHERE {expression}"));
+        assert_eq!(met.len(), expected.iter().filter(|is_met| **is_met).count(), "WHERE {expression}");
+    }
+    for expression in [
+        "TIMESTAMP '1500-01-01 00:00:00' < TIMESTAMP '2500-01-01 00:00:00.5'",
+        "DATE '1500-01-01' < TIMESTAMP '1500-01-01 00:00:01'",
+        "DATE '2024-01-01' < '2024-01-01 00:00:00.0000001'",
+        "TIMESTAMP '2024-01-01 00:00:00 America/New_York' = TIMESTAMPTZ '2024-01-01 05:00:00Z'",
+        "TIMESTAMP '2024-01-01t00:00:00-05' = TIMESTAMPTZ '2024-01-01 05:00:00Z'",
+        "TIMESTAMP(3) '2024-01-01 00:00:00+02:00' = TIMESTAMPTZ '2023-12-31 22:00:00Z'",
+    ] {
+        assert_eq!(json!(values(&scratch, expression, "k.csv")), json!([true, true, true]), "{expression}");
+    }
+    let zoned = "SELECT DATE '2024-01-01' < '2024-01-01 00:00:00-05' AS x FROM 'k.csv'";
+    query(&scratch, zoned, &[]).expect(2, &["a time with a zone is compared with one without"]);
+    fs::write(scratch.path("days.csv"), "d,y\n1500-01-01,1\n2024-05-05,2\n").unwrap();
+    fs::write(scratch.path("times.csv"), "t\n1500-01-01 00:00:00\n2024-05-05 12:00:00\n").unwrap();
+    let joined = rows(&scratch, "SELECT y FROM 'days.csv' JOIN 'times.csv' ON d = t");
+    assert_eq!(json!(joined), json!([{"y": 1}]));
+    let told = query(&scratch, "EXPLAIN SELECT y FROM 'days.csv' WHERE d < TIMESTAMP '2024-05-05 12:00:00'", &[]);
+    assert!(told.stdout.contains("(row groups and pages without such rows are not read)"), "{}", told.stdout);
+}

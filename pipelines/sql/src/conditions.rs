@@ -35,11 +35,12 @@ pub(crate) fn expression(condition: &Expr, schema: &Schema) -> Option<Expression
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => Some(of(left)?.or(of(right)?)),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let (column, value, op) = match (left.as_ref(), right.as_ref()) {
-                (Expr::Column(_), Expr::Literal(value, _)) => (left, value, *op),
-                (Expr::Literal(value, _), Expr::Column(_)) => (right, value, op.swap()?),
+                (column, Expr::Literal(value, _)) => (column, value, *op),
+                (Expr::Literal(value, _), column) => (column, value, op.swap()?),
                 _ => return None,
             };
-            let (column, value) = (named(column, schema)?, literal(value, &column_type(column, schema)?)?);
+            let (column, data_type) = compared(column, schema)?;
+            let (column, value) = (named(column, schema)?, literal(value, &data_type)?);
             Some(match op {
                 Operator::Eq => column.eq(value),
                 Operator::NotEq => column.ne(value),
@@ -57,7 +58,7 @@ pub(crate) fn expression(condition: &Expr, schema: &Schema) -> Option<Expression
             Some(named(condition, schema)?.is_true())
         }
         Expr::InList(InList { expr, list, negated }) if !list.is_empty() && list.len() <= AMONG_MAX => {
-            let data_type = column_type(expr, schema)?;
+            let (expr, data_type) = compared(expr, schema)?;
             let value = |one: &Expr| match one {
                 Expr::Literal(value, _) => literal(value, &data_type),
                 _ => None,
@@ -75,10 +76,10 @@ pub(crate) fn expression(condition: &Expr, schema: &Schema) -> Option<Expression
                 return None;
             }
             // A backslash takes their meaning from others there (`dialect`), and is one as others are in conditions of tables.
-            let like = match pattern.contains('\\') {
-                true => named(expr, schema)?.like_escaped(pattern.clone(), '\\'),
-                false => named(expr, schema)?.like(pattern.clone()),
-            };
+            let like = named(expr, schema)?.like_escaped(pattern.clone(), '\\');
+            // What is behind it may be anything there.
+            like.to_string().parse::<Expression>().ok()?;
+            let like = if pattern.contains('\\') { like } else { named(expr, schema)?.like(pattern.clone()) };
             Some(if *negated { like.not() } else { like })
         }
         _ => None,
@@ -90,6 +91,17 @@ fn named(column: &Expr, schema: &Schema) -> Option<Column> {
     let Expr::Column(column) = column else { return None };
     let is_plain = !column.name.contains('.') && schema.index_of(&column.name).is_ok();
     is_plain.then(|| col(&column.name))
+}
+
+/// A column, and the type of which values are that it is compared with: days are compared with times as they are.
+fn compared<'a>(expression: &'a Expr, schema: &Schema) -> Option<(&'a Expr, DataType)> {
+    match expression {
+        Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(_, None)) => {
+            let is_day = column_type(&cast.expr, schema)? == DataType::Date32;
+            is_day.then(|| (cast.expr.as_ref(), cast.field.data_type().clone()))
+        }
+        column => Some((column, column_type(column, schema)?)),
+    }
 }
 
 fn column_type(column: &Expr, schema: &Schema) -> Option<DataType> {

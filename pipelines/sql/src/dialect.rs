@@ -23,6 +23,8 @@ use datafusion_expr::{
 };
 use datafusion_functions::string::expr_fn::replace;
 
+use crate::text::{DIGITS, TimeOfDay};
+
 /// The same plan, as it is meant here.
 ///
 /// # Errors
@@ -82,20 +84,52 @@ fn spelled_out(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>,
                 Err(args) => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
             }
         }
-        Expr::Like(like) => Transformed::yes(Expr::Like(Like {
-            pattern: Box::new(backslashed(*like.pattern, like.escape_char)?),
-            escape_char: Some(BACKSLASH),
-            ..like
-        })),
+        Expr::Like(like) => Transformed::yes(backslashed(like)?),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+            Operator::LikeMatch | Operator::ILikeMatch | Operator::NotLikeMatch | Operator::NotILikeMatch => {
+                let negated = matches!(op, Operator::NotLikeMatch | Operator::NotILikeMatch);
+                let ignores_case = matches!(op, Operator::ILikeMatch | Operator::NotILikeMatch);
+                Transformed::yes(backslashed(Like::new(negated, left, right, None, ignores_case))?)
+            }
+            Operator::RegexMatch | Operator::RegexIMatch | Operator::RegexNotMatch | Operator::RegexNotIMatch => {
+                let pattern = Box::new(as_regex(*right));
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: pattern }))
+            }
+            op => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+        },
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == "regexp_like" && args.len() > 1 => {
+            args[1] = as_regex(std::mem::take(&mut args[1]));
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
+        }
         other => Transformed::no(other),
     })
+}
+
+/// A regular expression that stays one: DataFusion makes a pattern of `LIKE` of one that has a backslash, in which that takes the meaning from what is behind it.
+fn as_regex(pattern: Expr) -> Expr {
+    match &pattern {
+        Expr::Literal(value, metadata) => match value.try_as_str() {
+            Some(Some(text)) if text.contains(BACKSLASH) => {
+                let value = ScalarValue::Utf8(Some(format!("({text})"))).cast_to(&value.data_type());
+                value.map_or(pattern.clone(), |value| Expr::Literal(value, metadata.clone()))
+            }
+            _ => pattern,
+        },
+        _ => pattern,
+    }
+}
+
+/// A comparison with a pattern in which a backslash takes their meaning from `%` and `_`.
+fn backslashed(like: Like) -> Result<Expr, DataFusionError> {
+    let pattern = Box::new(with_backslashes(*like.pattern, like.escape_char)?);
+    Ok(Expr::Like(Like { pattern, escape_char: Some(BACKSLASH), ..like }))
 }
 
 /// What takes their meaning from `%` and `_` in patterns of DataFusion.
 const BACKSLASH: char = '\\';
 
 /// A pattern in which a backslash does that, of one in which another character does, or none.
-fn backslashed(pattern: Expr, escape: Option<char>) -> Result<Expr, DataFusionError> {
+fn with_backslashes(pattern: Expr, escape: Option<char>) -> Result<Expr, DataFusionError> {
     if let Expr::Literal(value, metadata) = &pattern {
         let Some(Some(text)) = value.try_as_str() else { return Ok(pattern) };
         let (mut made, mut characters) = (String::new(), text.chars());
@@ -211,31 +245,49 @@ fn compared<'a>(
         }
     }
     check_compared(&types)?;
+    check_zones(&expressions, &types)?;
     is_changed |= days_as_times(&mut expressions, &mut types);
     Ok(all_as(expressions, schema, float_among(types)) | is_changed)
 }
 
-/// Makes times of days that are compared with times, of as many digits of a second, six at least: so there are days of all years. A text in quotes that has a time of day is one.
+/// Why times with a zone and without one do not compare.
+const ZONES: &str =
+    "a time with a zone is compared with one without: `t AT TIME ZONE 'UTC'` gives that one, TIMESTAMPTZ '..' has one";
+
+/// The text of a literal.
+fn text_of(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Literal(value, _) => value.try_as_str()?,
+        _ => None,
+    }
+}
+
+/// Refuses a text with a zone beside days and times without one, as a time with one is refused.
+fn check_zones(expressions: &[&mut Expr], types: &[Option<DataType>]) -> Result<(), DataFusionError> {
+    let is_local = |one: &DataType| matches!(one, DataType::Timestamp(_, None) | DataType::Date32);
+    let has_zone = |one: &&mut Expr| text_of(one).and_then(TimeOfDay::of).is_some_and(|written| written.has_zone);
+    match types.iter().flatten().any(is_local) && expressions.iter().any(has_zone) {
+        true => plan_err!("{ZONES}"),
+        false => Ok(()),
+    }
+}
+
+/// Makes times of days that are compared with times, of as many digits of a second, six at least: so there are days of all years. A text that has a time of day is one.
 fn days_as_times(expressions: &mut [&mut Expr], types: &mut [Option<DataType>]) -> bool {
     let is_day = |data_type: &Option<DataType>| *data_type == Some(DataType::Date32);
     if !types.iter().any(is_day) {
         return false;
     }
-    let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
-    for (one, data_type) in expressions.iter_mut().zip(&mut *types) {
-        if let Expr::Literal(value, _) = &mut **one
-            && let Some(Some(text)) = value.try_as_str()
-            && text.trim().contains([' ', 'T'])
-            && let Ok(time) = value.cast_to(&micros)
-        {
-            (*value, *data_type) = (time, Some(micros.clone()));
-        }
-    }
-    let unit = |data_type: &Option<DataType>| match data_type {
+    let written = |one: &&mut Expr| {
+        let digits = text_of(one).and_then(TimeOfDay::of)?.digits;
+        Some(if digits > DIGITS { TimeUnit::Nanosecond } else { TimeUnit::Microsecond })
+    };
+    let typed = |data_type: &Option<DataType>| match data_type {
         Some(DataType::Timestamp(unit, None)) => Some((*unit).max(TimeUnit::Microsecond)),
         _ => None,
     };
-    let Some(unit) = types.iter().filter_map(unit).max() else { return false };
+    let units = expressions.iter().filter_map(written).chain(types.iter().filter_map(typed));
+    let Some(unit) = units.max() else { return false };
     let of_unit = DataType::Timestamp(unit, None);
     for (one, data_type) in expressions.iter_mut().zip(types) {
         match &mut **one {
@@ -258,9 +310,7 @@ fn check_compared(types: &[Option<DataType>]) -> Result<(), DataFusionError> {
     let has = |is_one: &dyn Fn(&DataType) -> bool| types.iter().flatten().any(is_one);
     let has_zone = has(&|one| matches!(one, DataType::Timestamp(_, Some(_))));
     if has_zone && has(&|one| matches!(one, DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64)) {
-        return plan_err!(
-            "a time with a zone is compared with one without: `t AT TIME ZONE 'UTC'` gives that one, TIMESTAMPTZ '..' has one"
-        );
+        return plan_err!("{ZONES}");
     }
     if has(&|one| matches!(one, DataType::Interval(_))) {
         return plan_err!(
@@ -328,8 +378,9 @@ fn rows_met(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>, DataFusionErr
         LogicalPlan::Join(mut join) => {
             let Join { left, right, on, .. } = &mut join;
             for (of_left, of_right) in on {
-                let types = [type_of(of_left, left.schema()), type_of(of_right, right.schema())];
+                let mut types = [type_of(of_left, left.schema()), type_of(of_right, right.schema())];
                 check_compared(&types)?;
+                days_as_times(&mut [&mut *of_left, &mut *of_right], &mut types);
                 if let Some(float) = float_among(types) {
                     as_number(of_left, left.schema(), &float);
                     as_number(of_right, right.schema(), &float);

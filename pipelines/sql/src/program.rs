@@ -22,7 +22,7 @@ use exobus_tables::jobs::join::{Broadcast, JoinTables, join};
 use exobus_tables::jobs::sort::{SortTable, sort};
 use exobus_tables::jobs::{Found, Rewrite, Rewritten, TaskBudget, WriteOptions, find};
 use exobus_tables::reading::{Beside, Computed, ReadOptions};
-use exobus_tables::sinks::{Compression, OutputFormat};
+use exobus_tables::sinks::{Compression, GROUP_ROWS, OutputFormat};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use twox_hash::XxHash3_128;
@@ -232,7 +232,7 @@ fn measure_look_ups(context: &mut TaskContext<'_>, params: LookUpsParams) -> Res
 }
 
 /// Rows of a row group of what steps write: a quarter of those that others have, since nobody says so of these where there is little memory.
-const STEP_GROUP_ROWS: u64 = 30_720;
+const STEP_GROUP_ROWS: u64 = GROUP_ROWS / 4;
 
 /// What is looked up for rows takes this share of what an executor has of the memory of a node, and so many bytes at most.
 const LOOK_UPS_SHARE: u64 = 8;

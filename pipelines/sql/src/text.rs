@@ -367,23 +367,47 @@ fn float_of(number: &mut Expr) {
     };
 }
 
-/// The digits of a second that a `TIMESTAMP` has unless more of them are written: so it knows all years.
-const DIGITS: u64 = 6;
+/// The digits of a second that times have unless more of them are written: so they reach from before our era to the year 294 000, and times with nine from 1678 to 2262.
+pub(crate) const DIGITS: u64 = 6;
+
+/// What a text says of a time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeOfDay {
+    /// How many digits of a second there are.
+    pub(crate) digits: u64,
+    /// Something stands behind it, as a zone does.
+    pub(crate) has_zone: bool,
+}
+
+impl TimeOfDay {
+    /// `None`: the text is of a day alone, or of something else.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let (_, of_day) = text.trim().split_once([' ', 'T', 't'])?;
+        let is_of_day = |c: char| c.is_ascii_digit() || matches!(c, ':' | '.');
+        let behind_point = of_day.split_once('.').map_or("", |(_, behind)| behind);
+        let digits = behind_point.bytes().take_while(u8::is_ascii_digit).count() as u64;
+        let begins = text.trim().starts_with(|c: char| c.is_ascii_digit() || c == '-') && of_day.starts_with(is_of_day);
+        begins.then(|| Self { digits, has_zone: !of_day.trim_start_matches(is_of_day).trim().is_empty() })
+    }
+}
 
 /// `TIMESTAMP '..'` with a zone behind it has one (SQL:2016, 5.3), as `TIMESTAMPTZ` has.
 fn type_of_time(literal: &mut TypedString) {
-    let (DataType::Timestamp(digits @ None, zone), Value::SingleQuotedString(text)) =
+    let (DataType::Timestamp(digits, zone), Value::SingleQuotedString(text)) =
         (&mut literal.data_type, &literal.value.value)
     else {
         return;
     };
-    let of_day = text.trim().split_once([' ', 'T']).map_or("", |(_, of_day)| of_day);
-    if *zone == TimezoneInfo::None && of_day.contains(['Z', 'z', '+', '-']) {
+    let Some(written) = TimeOfDay::of(text) else {
+        digits.get_or_insert(DIGITS);
+        return;
+    };
+    if *zone == TimezoneInfo::None && written.has_zone {
         *zone = TimezoneInfo::WithTimeZone;
     }
-    let behind_point = of_day.split_once('.').map_or("", |(_, behind)| behind);
-    let written = behind_point.bytes().take_while(u8::is_ascii_digit).count() as u64;
-    *digits = Some(DIGITS).filter(|digits| written <= *digits);
+    if digits.is_none() && written.digits <= DIGITS {
+        *digits = Some(DIGITS);
+    }
 }
 
 /// A name as names are compared; what is in the quotes of texts is a file.

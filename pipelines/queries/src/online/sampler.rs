@@ -28,9 +28,11 @@ const ALL_MAX: u64 = 1 << 15;
 const LARGEST_MAX: u64 = 1 << 13;
 /// Groups that a map tells at most whose look chooses.
 const FIRST_MAX: u64 = 1 << 18;
-/// What is known of them takes one part in so many of what an executor has of a node's memory, beside what a map takes in any case; and so many bytes however small a node is.
+/// What is known of them takes one part in so many of what an executor has of a node's memory, beside [`MAP_BYTES`].
 const MEMORY_SHARE: u64 = 16;
+/// Bytes that a map takes in any case for what it collects and passes on, about: 65 536 groups with a text each, and the rows of its blocks.
 const MAP_BYTES: u64 = 48 << 20;
+/// Bytes for what is known of groups however small a node is: 1 700 groups of five aggregates.
 const ROOM_BYTES_MIN: u64 = 1 << 20;
 /// Rounds whose maps are under way at a time behind the first look: they wait for what the look before the last one has chosen.
 const ROUNDS_AT_ONCE: usize = 2;

@@ -85,6 +85,12 @@ fn column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
+/// What is left of 1, to as many digits as a part is written with: 0.1 of 0.9.
+fn rest_of(part: f64) -> f64 {
+    let digits = part.to_string().split_once('.').map_or(0, |(_, behind)| behind.len());
+    format!("{:.digits$}", 1.0 - part).parse().unwrap_or(1.0 - part)
+}
+
 /// What is made a float of, or of another type.
 fn without_cast(expr: &Expr) -> &Expr {
     if let Expr::Cast(cast) = expr { &cast.expr } else { expr }
@@ -103,7 +109,9 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
     let takes_part = matches!(name, "percentile_cont" | "quantile_cont");
     // As WITHIN GROUP (ORDER BY x) has it.
     let within = match (&order_by[..], &args[..]) {
-        ([order], [first, ..]) if takes_part && order.expr == *without_cast(first) => Some(order),
+        ([order], [first, ..]) if takes_part && (order.expr == *first || order.expr == *without_cast(first)) => {
+            Some(order)
+        }
         _ => None,
     };
     if !order_by.is_empty() && within.is_none() {
@@ -153,7 +161,7 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
         ("median", _) => Function::QuantileCont(0.5),
         ("percentile_cont" | "quantile_cont", _) => match part {
             Some(ScalarValue::Float64(Some(part))) if (0.0..=1.0).contains(&part) => {
-                Function::QuantileCont(if falls { 1.0 - part } else { part })
+                Function::QuantileCont(if falls { rest_of(part) } else { part })
             }
             _ => return refused("the part is a number from 0 to 1"),
         },

@@ -163,7 +163,8 @@ FIXED = [
     "SELECT city, price FROM t WHERE price IS NOT NULL ORDER BY price DESC, id LIMIT 3 OFFSET 2",
     "SELECT sum(n) FROM (SELECT count(*) AS n FROM t GROUP BY city LIMIT 100) AS a",
     "SELECT k, price FROM (SELECT k, price, id FROM t ORDER BY price DESC NULLS LAST, id LIMIT 50) AS a WHERE k > 3",
-    "SELECT k, percentile_cont(0.9) WITHIN GROUP (ORDER BY price) AS p, percentile_cont(0.25) WITHIN GROUP (ORDER BY id DESC) AS q FROM t GROUP BY k",
+    "SELECT k, percentile_cont(0.9) WITHIN GROUP (ORDER BY price) AS p, percentile_cont(0.9) WITHIN GROUP (ORDER BY id DESC) AS q, percentile_cont(0.3) WITHIN GROUP (ORDER BY CAST(id AS DOUBLE) DESC) FILTER (WHERE id < 300) AS r FROM t GROUP BY k",
+    "SELECT id, city ~~ 'o%' AS a, city !~~ '_o%' AS b, city LIKE replace(city, 'o', '_') AS c, d < TIMESTAMP '1500-01-01 00:00:00' AS e FROM t WHERE d < TIMESTAMP '2024-09-01 12:00:00' OR city LIKE 'r!%%' ESCAPE '!'",
     "SELECT k, max(price) FROM t GROUP BY k HAVING max(price) > (SELECT avg(price) FROM t)",
     "SELECT " + " + ".join(["k"] * 40) + " AS s FROM t WHERE " + " OR ".join(f"id = {at * 7}" for at in range(300)),
 ]
