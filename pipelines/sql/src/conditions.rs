@@ -75,11 +75,16 @@ pub(crate) fn expression(condition: &Expr, schema: &Schema) -> Option<Expression
             if column_type(expr, schema)? != DataType::Utf8View {
                 return None;
             }
+            let column = named(expr, schema)?;
             // A backslash takes their meaning from others there (`dialect`), and is one as others are in conditions of tables.
-            let like = named(expr, schema)?.like_escaped(pattern.clone(), '\\');
-            // What is behind it may be anything there.
-            like.to_string().parse::<Expression>().ok()?;
-            let like = if pattern.contains('\\') { like } else { named(expr, schema)?.like(pattern.clone()) };
+            let like = if pattern.contains('\\') {
+                let like = column.like_escaped(pattern.clone(), '\\');
+                // What is behind it may be anything there.
+                like.to_string().parse::<Expression>().ok()?;
+                like
+            } else {
+                column.like(pattern.clone())
+            };
             Some(if *negated { like.not() } else { like })
         }
         _ => None,

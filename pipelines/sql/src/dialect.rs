@@ -92,13 +92,13 @@ fn spelled_out(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>,
                 Transformed::yes(backslashed(Like::new(negated, left, right, None, ignores_case))?)
             }
             Operator::RegexMatch | Operator::RegexIMatch | Operator::RegexNotMatch | Operator::RegexNotIMatch => {
-                let pattern = Box::new(as_regex(*right));
+                let pattern = Box::new(as_regex(*right)?);
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: pattern }))
             }
             op => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
         },
         Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == "regexp_like" && args.len() > 1 => {
-            args[1] = as_regex(std::mem::take(&mut args[1]));
+            args[1] = as_regex(std::mem::take(&mut args[1]))?;
             Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
         }
         other => Transformed::no(other),
@@ -106,17 +106,20 @@ fn spelled_out(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>,
 }
 
 /// A regular expression that stays one: DataFusion makes a pattern of `LIKE` of one that has a backslash, in which that takes the meaning from what is behind it.
-fn as_regex(pattern: Expr) -> Expr {
-    match &pattern {
-        Expr::Literal(value, metadata) => match value.try_as_str() {
-            Some(Some(text)) if text.contains(BACKSLASH) => {
-                let value = ScalarValue::Utf8(Some(format!("({text})"))).cast_to(&value.data_type());
-                value.map_or(pattern.clone(), |value| Expr::Literal(value, metadata.clone()))
-            }
-            _ => pattern,
-        },
-        _ => pattern,
+fn as_regex(pattern: Expr) -> Result<Expr, DataFusionError> {
+    match text_of(&pattern) {
+        Some(text) if text.contains(BACKSLASH) => {
+            let text = format!("({text})");
+            with_text(pattern, text)
+        }
+        _ => Ok(pattern),
     }
+}
+
+/// A literal of the same type with another text.
+fn with_text(literal: Expr, text: String) -> Result<Expr, DataFusionError> {
+    let Expr::Literal(value, metadata) = literal else { return Ok(literal) };
+    Ok(Expr::Literal(ScalarValue::Utf8(Some(text)).cast_to(&value.data_type())?, metadata))
 }
 
 /// A comparison with a pattern in which a backslash takes their meaning from `%` and `_`.
@@ -130,8 +133,7 @@ const BACKSLASH: char = '\\';
 
 /// A pattern in which a backslash does that, of one in which another character does, or none.
 fn with_backslashes(pattern: Expr, escape: Option<char>) -> Result<Expr, DataFusionError> {
-    if let Expr::Literal(value, metadata) = &pattern {
-        let Some(Some(text)) = value.try_as_str() else { return Ok(pattern) };
+    if let Some(text) = text_of(&pattern) {
         let (mut made, mut characters) = (String::new(), text.chars());
         while let Some(character) = characters.next() {
             let taken = if Some(character) == escape { characters.next() } else { None };
@@ -145,10 +147,11 @@ fn with_backslashes(pattern: Expr, escape: Option<char>) -> Result<Expr, DataFus
                 (character, _) => made.push(character),
             }
         }
-        let value = ScalarValue::Utf8(Some(made)).cast_to(&value.data_type())?;
-        return Ok(Expr::Literal(value, metadata.clone()));
+        return with_text(pattern, made);
     }
     match escape {
+        // A null, which no text is like.
+        _ if matches!(pattern, Expr::Literal(..)) => Ok(pattern),
         None => Ok(replace(pattern, lit("\\"), lit("\\\\"))),
         Some(BACKSLASH) => Ok(pattern),
         Some(_) => plan_err!("ESCAPE belongs to a pattern that is a text in quotes"),

@@ -398,14 +398,11 @@ fn type_of_time(literal: &mut TypedString) {
     else {
         return;
     };
-    let Some(written) = TimeOfDay::of(text) else {
-        digits.get_or_insert(DIGITS);
-        return;
-    };
-    if *zone == TimezoneInfo::None && written.has_zone {
+    let written = TimeOfDay::of(text);
+    if *zone == TimezoneInfo::None && written.is_some_and(|written| written.has_zone) {
         *zone = TimezoneInfo::WithTimeZone;
     }
-    if digits.is_none() && written.digits <= DIGITS {
+    if digits.is_none() && written.is_none_or(|written| written.digits <= DIGITS) {
         *digits = Some(DIGITS);
     }
 }

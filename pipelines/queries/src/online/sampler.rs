@@ -209,9 +209,8 @@ impl Sampler for BySeed<'_> {
     }
 
     fn outside_bytes(&self, nodes: Sizes) -> u64 {
-        let Followable { first, all, .. } = self.followable(nodes);
-        // As much again is what a block has of groups before it is told.
-        2 * told_bytes(first.max(all), self.terms)
+        // No map tells more than those of the first look; as much again is what a block has of groups before it is told.
+        2 * told_bytes(self.followable(nodes).first, self.terms)
     }
 
     fn stage(&self) -> &'static str {
