@@ -30,6 +30,7 @@ mod page;
 mod paths;
 #[cfg(feature = "sql")]
 mod queries;
+mod queries_early;
 #[cfg(feature = "sql")]
 mod query_output;
 mod recovery;

@@ -10,8 +10,8 @@ use crate::plan::{Plan, VERSION, check_version};
 use crate::rows::bind;
 
 #[test]
-fn a_plan_of_version_3_is_what_it_was() {
-    let sample = include_bytes!("../tests/samples/plan-3.bin");
+fn a_plan_of_version_4_is_what_it_was() {
+    let sample = include_bytes!("../tests/samples/plan-4.bin");
     let plan: Plan = rmp_serde::from_slice(sample).unwrap();
     assert_eq!(check_version(plan.version), Ok(()));
     let expected = " 1. join, inner, on city=name: sales

@@ -74,6 +74,9 @@ pub enum NoBounds {
     /// Bounds that rest on nothing were asked for, and nobody knows between which values it is in a block.
     #[error("guaranteed bounds need to know between which values it is in a block, and of this nobody does")]
     NoRanges,
+    /// Something is computed of estimates of which nobody knows how it changes with these, as of a text or of a number that is rounded.
+    #[error("it is computed of estimates")]
+    OfEstimates,
     /// There is no estimate, as where it would be divided by an estimate of zero.
     #[error("what was read so far gives no number")]
     NoNumber,

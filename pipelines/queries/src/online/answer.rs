@@ -1,7 +1,9 @@
-//! Values that are computed of the aggregates of a group.
+//! What is answered of groups, where that is more than what is written of them: which of them, in which order, and what is computed of what tells them apart and of their aggregates.
 
-use exobus_tables::reading::Computed;
-use exobus_tables::semantics::KeyColumn;
+use exobus_tables::TableError;
+use exobus_tables::arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch};
+use exobus_tables::reading::{Computed, ComputedRows};
+use exobus_tables::semantics::{KeyColumn, KeyEncoder};
 use serde::{Deserialize, Serialize};
 
 use crate::estimators::Dual;
@@ -23,19 +25,43 @@ pub enum OfAggregates {
     Quotient(Box<OfAggregates>, Box<OfAggregates>),
 }
 
-/// What is answered of each group, where that is not what is written of it.
+/// What tells groups apart in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnlineKey {
+    /// A column that does, by its number.
+    Column(usize),
+    /// What is computed of such columns.
+    Computed,
+}
+
+/// What is said of groups in an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum OnlineValue {
+    /// It is estimated as aggregates are, with bounds.
+    Estimated(OfAggregates),
+    /// It is computed of estimates of these aggregates, by their numbers, as it is of aggregates in the end: how far it is from that nobody knows.
+    Computed(Vec<usize>),
+}
+
+/// What is answered of groups, where that is not what is written of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OnlineAnswer {
-    /// Which columns that tell groups apart, by their numbers, and what they are called.
-    pub keys: Vec<(String, usize)>,
-    /// What is computed, and what it is called.
-    pub values: Vec<(String, OfAggregates)>,
-    /// What groups are ordered by when they are shown, of columns that are written; none: as they are written.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub order_by: Vec<KeyColumn>,
-    /// The same columns of groups that are known, of those that are written; `None`: these are keys and aggregates as they are written.
+    /// What tells groups apart, and what it is called.
+    pub keys: Vec<(String, OnlineKey)>,
+    /// What is said of them, and what it is called.
+    pub values: Vec<(String, OnlineValue)>,
+    /// These columns, and others that are named here, of groups as they are written; `None`: all of them are columns that are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computed: Option<Computed>,
+    /// The column that says which groups are answered; `None`: all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stays: Option<String>,
+    /// The columns by which groups are ordered; none: they are answered as they are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order_by: Vec<KeyColumn>,
+    /// How many groups are answered, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
 }
 
 impl OnlineAnswer {
@@ -43,6 +69,57 @@ impl OnlineAnswer {
     pub(super) fn columns(&self) -> Vec<String> {
         let keys = self.keys.iter().map(|(name, _)| name);
         keys.chain(self.values.iter().map(|(name, _)| name)).cloned().collect()
+    }
+
+    /// Whether which groups are answered depends on their aggregates.
+    pub(super) fn chooses(&self) -> bool {
+        self.stays.is_some() || self.rows.is_some()
+    }
+
+    /// What is answered of rows of groups as they are written.
+    ///
+    /// # Errors
+    /// What cannot be computed of one of them.
+    pub(super) fn rows(&self, written: &RecordBatch) -> Result<AnswerRows, TableError> {
+        let computed = match &self.computed {
+            None => None,
+            Some(computed) => Some(ComputedRows::new(computed, written.schema_ref())?.of(written)?),
+        };
+        let seen = computed.as_ref().unwrap_or(written);
+        let stays = self.stays.as_ref().and_then(|name| seen.column_by_name(name));
+        let stays = stays.and_then(|column| column.as_any().downcast_ref::<BooleanArray>());
+        let is_answered =
+            |row: &u32| stays.is_none_or(|stays| stays.is_valid(*row as usize) && stays.value(*row as usize));
+        let mut places: Vec<(Vec<u8>, u32)> =
+            (0..written.num_rows() as u32).filter(is_answered).map(|row| (Vec::new(), row)).collect();
+        if !self.order_by.is_empty() {
+            let keys = KeyEncoder::new(seen.schema_ref(), &self.order_by)?.encode(seen)?;
+            places.iter_mut().for_each(|(key, row)| *key = keys.get(*row as usize).to_vec());
+            places.sort();
+        }
+        places.truncate(self.rows.map_or(usize::MAX, |rows| rows as usize));
+        Ok(AnswerRows { computed, places })
+    }
+}
+
+/// What is answered of rows of groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AnswerRows {
+    /// What is computed of them; `None`: nothing is.
+    pub(super) computed: Option<RecordBatch>,
+    /// Which of them are answered, in their order, and what they are ordered by.
+    pub(super) places: Vec<(Vec<u8>, u32)>,
+}
+
+impl AnswerRows {
+    /// All of them, of which nothing is computed.
+    pub(super) fn as_written(rows: usize) -> Self {
+        Self { computed: None, places: (0..rows as u32).map(|row| (Vec::new(), row)).collect() }
+    }
+
+    /// A column that is computed.
+    pub(super) fn column(&self, name: &str) -> Option<&ArrayRef> {
+        self.computed.as_ref()?.column_by_name(name)
     }
 }
 

@@ -1,25 +1,22 @@
-//! The tasks that look at what is known: after a part of the blocks, and at the end.
+//! The task that looks at what is known after a part of the blocks.
 
-use std::collections::HashSet;
 use std::io::Read as _;
-use std::ops::ControlFlow;
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_shuffle::jobs::values::write_value;
 use exobus_tables::aggregates::{Aggregate, Estimated};
-use exobus_tables::arrow_array::{Array as _, ArrayRef, RecordBatch};
+use exobus_tables::arrow_array::{ArrayRef, RecordBatch};
 use exobus_tables::jobs::group::GroupQuery;
-use exobus_tables::jobs::group::sampled::{Shown, columns_of, estimated, read_rows, terms};
-use exobus_tables::look::Value as Shape;
-use exobus_tables::reading::ComputedRows;
+use exobus_tables::jobs::group::sampled::{Shown, estimated, terms};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use serde_json::Value;
 
-use super::answer::{OfAggregates, OnlineAnswer};
+use super::answer::{AnswerRows, OfAggregates, OnlineAnswer, OnlineValue};
+use super::columns::{has_room, key_columns, shown_key, shown_value};
 use super::map::{Followed, Told};
-use super::moments::{EncodedMoments, Moments, memory_bytes};
+use super::moments::{EncodedMoments, Moments, MomentsByKey, memory_bytes};
 use super::sampler::Followable;
 use super::value_of;
 use crate::estimators::guaranteed::{Range, TotalRanges};
@@ -31,8 +28,6 @@ use crate::stopping::ErrorGoal;
 const RESERVE: u64 = 2;
 /// They are chosen among so many times as many groups as are followed: those of the most rows.
 const CANDIDATES: usize = 8;
-/// Characters of a text that are shown.
-const SHOWN_CHARS_MAX: usize = 500;
 /// The arguments of a look before those that are [`Told`]: what [`Shown`] is made of, and the [`State`] before.
 const LOOK_ARGUMENTS: usize = 3;
 
@@ -84,16 +79,15 @@ pub(super) struct Looked {
 }
 
 /// Looks at what is known. Its outputs are [`State`], [`Looked`] and [`Followed`].
-#[task(name = "query.look", version = 6, arguments = [whole, whole, whole, stream], deterministic = true)]
+#[task(name = "query.look", version = 7, arguments = [whole, whole, whole, stream], deterministic = true)]
 pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) -> Result<(), TaskError> {
-    let order_by = params.shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
-    let shown = Shown::of(context, params.query.clone(), order_by)?;
+    let shown = Shown::of(context, params.query.clone())?;
     let terms = terms(&params.query);
     let Followable { all, largest, .. } = params.followable;
     let granted = look_bytes(all, terms);
     let mut memory = context.outside(granted)?;
     let State { mut sample, moments: before, mut are_all, mut rows } = value_of(context, LOOK_ARGUMENTS - 1)?;
-    let (mut moments, mut begins_anew) = (Moments::new(terms), false);
+    let (mut moments, mut begins_anew) = (MomentsByKey::new(terms), false);
     if before != EncodedMoments::default() {
         check(&before, terms)?;
         moments.merge(&before, false);
@@ -118,25 +112,24 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
     }
     let is_cut = are_all || begins_anew || moments.len() > all;
     sample.merge(&params.read);
+    let mut moments = moments.sorted();
     if is_cut && moments.len() > largest {
         are_all = true;
         let query = with_reserve(&params.query);
+        let mut is_first = Vec::new();
         if query.top.is_some() {
             moments.keep_largest(CANDIDATES * largest);
             memory.resize(granted.max(4 * moments.bytes()))?;
-            let shown = Shown::of(context, query, &[])?;
+            let shown = Shown::of(context, query)?;
             let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why: None, groups: 1 };
-            let (keys, totals) = moments.clone().into_totals();
-            let (first, _) = looking.chosen(&keys, &looking.estimates_of(&totals))?;
-            let first: HashSet<&[u8]> = first.into_iter().map(|group| keys[group as usize].as_slice()).collect();
-            moments.keep_first(largest, |key| first.contains(key));
-        } else {
-            moments.keep_largest(largest);
+            let (first, _) = looking.chosen(&moments.keys(), &looking.estimates_of(&moments.totals()))?;
+            is_first = vec![false; moments.len()];
+            first.into_iter().for_each(|group| is_first[group as usize] = true);
         }
+        moments.keep_first(largest, |group| is_first.get(group).is_some_and(|is_first| *is_first));
         memory.resize(granted.max(moments.bytes()))?;
     }
-    let encoded = moments.encode();
-    let (keys, totals) = moments.into_totals();
+    let (keys, totals) = (moments.keys(), moments.totals());
     let why = begins_anew.then_some(NoBounds::BeginsAnew);
     let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why, groups: keys.len() };
     let mut looked = looking.at(&keys, &totals)?;
@@ -144,14 +137,14 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
         looked.snapshot.rows_seen = rows;
     }
     let state = match begins_anew {
-        false => State { sample, moments: encoded, are_all, rows },
+        false => State { sample, moments: moments.encode(), are_all, rows },
         true => {
             let mut none = Moments::new(terms);
-            keys.iter().for_each(|key| none.follow(key));
+            keys.iter().for_each(|key| none.push(key));
             State { sample: Sample::default(), moments: none.encode(), are_all: true, rows }
         }
     };
-    let followed = Followed(state.are_all.then(|| keys.iter().map(|key| ByteBuf::from(key.clone())).collect()));
+    let followed = Followed(state.are_all.then(|| keys.iter().map(|key| ByteBuf::from(*key)).collect()));
     write_value(context, 0, &state)?;
     write_value(context, 1, &looked)?;
     write_value(context, 2, &followed)
@@ -217,58 +210,74 @@ struct OfTerms {
 }
 
 impl Looking<'_> {
-    fn at(&self, keys: &[Vec<u8>], totals: &[Totals]) -> Result<Looked, TaskError> {
+    fn at(&self, keys: &[&[u8]], totals: &[Totals]) -> Result<Looked, TaskError> {
         let LookParams { query, goal, seen, shown_as, .. } = self.params;
         let aggregates = self.params.of_terms();
         let estimates = self.estimates_of(totals);
-        let (chosen, by) = self.chosen(keys, &estimates)?;
+        let (chosen, rows) = self.chosen(keys, &estimates)?;
         let estimates = match shown_as {
             None => estimates,
             Some(shown_as) => {
                 let of = |totals: &Totals| {
-                    shown_as.values.iter().map(|(_, value)| self.computed(value, &aggregates, totals)).collect()
+                    shown_as.values.iter().map(|(_, value)| self.answered(value, &aggregates, totals)).collect()
                 };
                 totals.iter().map(of).collect()
             }
         };
+        let answered = shown_as.as_ref().map(|shown_as| shown_as.rows(&rows)).transpose();
+        // What cannot be computed of estimates may be computed in the end.
+        let why = answered.as_ref().err().map(ToString::to_string);
+        let answered = answered.ok().flatten().unwrap_or_else(|| AnswerRows::as_written(chosen.len()));
+        let of = |place: u32| &estimates[chosen[place as usize] as usize][..];
         // Where not all are shown, those that have the most rows.
-        let mut ranked: Vec<usize> = (0..chosen.len()).collect();
-        if query.top.is_none() {
+        let mut ranked: Vec<usize> = (0..answered.places.len()).collect();
+        let is_first = query.top.is_some() || shown_as.as_ref().is_some_and(|shown_as| shown_as.rows.is_some());
+        let place = |number: usize| answered.places[number].1;
+        if !is_first {
             ranked.sort_by(|one, other| {
-                let rows = |place: &usize| totals[chosen[*place] as usize].sum(0);
+                let rows = |number: &usize| totals[chosen[place(*number) as usize] as usize].sum(0);
                 rows(other).total_cmp(&rows(one))
             });
         }
-        let of = |place: &usize| &estimates[chosen[*place] as usize][..];
         let is_met = goal.is_some_and(|goal| {
             // Of groups that are not followed nothing is known.
             if goal.all && self.is_cut {
                 return false;
             }
-            let judged = goal.judged(chosen.len(), query.top.as_ref().map(|_| chosen.len()));
-            goal.is_met(ranked[..judged].iter().map(of))
+            let judged = goal.judged(ranked.len(), is_first.then_some(ranked.len()));
+            goal.is_met(ranked[..judged].iter().map(|number| of(place(*number))))
         });
+        let key = key_columns((&rows, &answered), query.by.len(), shown_as.as_ref());
+        let values = shown_as.iter().flat_map(|shown_as| &shown_as.values);
+        let values: Vec<Option<&ArrayRef>> = values.map(|(name, _)| answered.column(name)).collect();
         let (mut groups, mut bytes) = (Vec::new(), 0);
-        for place in ranked.iter().take(SHOWN_MAX) {
-            let key = match shown_as {
-                None => by.iter().map(|column| shown_value(column, *place)).collect(),
-                Some(shown_as) => shown_as.keys.iter().map(|(_, key)| shown_value(&by[*key], *place)).collect(),
+        for number in ranked.iter().take(SHOWN_MAX) {
+            let row = place(*number) as usize;
+            let value = |(at, estimate): (usize, &Estimate)| match (estimate.bounds, &why) {
+                (Err(NoBounds::OfEstimates), Some(why)) => ShownValue::unknown(why),
+                (Err(NoBounds::OfEstimates), None) => {
+                    let of_row = values[at].map_or(Value::Null, |column| shown_value(column, row));
+                    ShownValue { estimate: of_row, ..ShownValue::from(estimate) }
+                }
+                _ => ShownValue::from(estimate),
             };
-            let group = ShownGroup { key, values: of(place).iter().map(ShownValue::from).collect() };
+            let values = of(row as u32).iter().enumerate().map(value).collect();
+            let group = ShownGroup { key: shown_key(&key, row), values };
             if !has_room(&mut bytes, &group)? {
                 break;
             }
-            groups.push((*place, group));
+            groups.push((*number, group));
         }
-        groups.sort_by_key(|(place, _)| *place);
+        groups.sort_by_key(|(number, _)| *number);
         let are_all = groups.len() == chosen.len() && !self.is_cut;
+        let chooses = shown_as.as_ref().is_some_and(OnlineAnswer::chooses);
         let groups = groups.into_iter().map(|(_, group)| group).collect();
         let unmet = guaranteed::blocks_with_absent(&self.look(), self.sample.blocks);
         let snapshot = Snapshot {
             columns: shown_as.as_ref().map_or_else(|| self.shown.columns(), OnlineAnswer::columns),
             groups_seen: keys.len() as u64,
             unmet_blocks: (!self.is_cut).then_some(unmet),
-            chosen_by_estimates: query.having.is_some() || query.top.is_some() || !are_all,
+            chosen_by_estimates: query.having.is_some() || query.top.is_some() || chooses || !are_all,
             groups,
             ..seen.clone()
         };
@@ -276,14 +285,13 @@ impl Looking<'_> {
     }
 
     /// As of [`Shown::chosen`].
-    fn chosen(&self, keys: &[Vec<u8>], estimates: &[Vec<Estimate>]) -> Result<(Vec<u32>, Vec<ArrayRef>), TaskError> {
+    fn chosen(&self, keys: &[&[u8]], estimates: &[Vec<Estimate>]) -> Result<(Vec<u32>, RecordBatch), TaskError> {
         let column = |number: usize| {
             let value = |of: &Vec<Estimate>| Some(of[number].value).filter(|value| value.is_finite());
             estimates.iter().map(value).collect::<Vec<_>>()
         };
         let columns: Vec<_> = (0..self.params.query.aggregates.len()).map(column).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        self.shown.chosen(&keys, &columns)
+        self.shown.chosen(keys, &columns)
     }
 
     fn look(&self) -> Look {
@@ -300,6 +308,23 @@ impl Looking<'_> {
         totals.iter().map(of).collect()
     }
 
+    /// What is said of a group in the answer; of what is computed of its estimates, whether that can be.
+    fn answered(&self, value: &OnlineValue, aggregates: &[OfTerms], totals: &Totals) -> Estimate {
+        match value {
+            OnlineValue::Estimated(value) => self.computed(value, aggregates, totals),
+            OnlineValue::Computed(of) => {
+                let unknown = self.unknown(of, aggregates, totals);
+                unknown.unwrap_or(Estimate::unbounded(f64::NAN, NoBounds::OfEstimates))
+            }
+        }
+    }
+
+    /// One of these aggregates of which nothing can be said.
+    fn unknown(&self, of: &[usize], aggregates: &[OfTerms], totals: &Totals) -> Option<Estimate> {
+        let mut of = of.iter().map(|aggregate| self.estimate(aggregates[*aggregate], totals));
+        of.find(|estimate| estimate.value.is_nan())
+    }
+
     /// What is computed of aggregates of a group.
     fn computed(&self, value: &OfAggregates, aggregates: &[OfTerms], totals: &Totals) -> Estimate {
         if let Some(aggregate) = value.as_aggregate() {
@@ -311,8 +336,7 @@ impl Looking<'_> {
             return self.known(value.dual(0, &rows).value);
         }
         // What cannot be said of one of them cannot be said of it.
-        let of = value.aggregates().into_iter().map(|aggregate| self.estimate(aggregates[aggregate], totals));
-        if let Some(unknown) = of.into_iter().find(|estimate| estimate.value.is_nan()) {
+        if let Some(unknown) = self.unknown(&value.aggregates(), aggregates, totals) {
             return unknown;
         }
         let look = self.look();
@@ -395,118 +419,4 @@ fn dual(estimated: Estimated, of: &[Dual]) -> Dual {
             }
         }
     }
-}
-
-/// Whether a group is shown beside others that take so many bytes, to which its own are added.
-fn has_room(bytes: &mut usize, group: &ShownGroup) -> Result<bool, TaskError> {
-    *bytes += serde_json::to_vec(group).map_err(TaskError::fatal)?.len();
-    Ok(*bytes <= SHOWN_BYTES_MAX)
-}
-
-/// The value of a row as it is shown: of a long text the beginning.
-fn shown_value(column: &ArrayRef, row: usize) -> Value {
-    let value = Shape::of(column, row).into_json();
-    let text = match &value {
-        Value::String(text) => text.clone(),
-        Value::Array(_) | Value::Object(_) => value.to_string(),
-        _ => return value,
-    };
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        None => value,
-        Some((end, _)) => Value::String(format!("{}…", &text[..end])),
-    }
-}
-
-/// What `query.final` is told. Its arguments are the layout of what is written, and rows. Of no more groups than are shown the order is that in which they are shown, else that in which they are written.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct FinalParams {
-    /// Columns that tell groups apart.
-    pub(super) by: usize,
-    /// What is shown of groups; `None`: what is written of them.
-    pub(super) shown_as: Option<OnlineAnswer>,
-    /// How many groups there are.
-    pub(super) groups: u64,
-    /// What is shown beside groups.
-    pub(super) seen: Snapshot,
-}
-
-/// The answer, as it is written: of more groups than are shown, the first ones.
-#[task(name = "query.final", version = 3, arguments = [whole, stream], deterministic = true)]
-pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Result<Snapshot, TaskError> {
-    let FinalParams { by, shown_as, groups: groups_seen, seen } = params;
-    let (mut groups, mut bytes) = (Vec::new(), 0);
-    let order_by = shown_as.as_ref().map_or(&[][..], |shown_as| &shown_as.order_by);
-    let is_in_order = !order_by.is_empty() && groups_seen <= SHOWN_MAX as u64;
-    let order_by = if is_in_order { order_by } else { &[] };
-    let written = columns_of(context, 0)?;
-    let columns = shown_as.as_ref().map_or(written, OnlineAnswer::columns);
-    // Of what is computed the columns have names, of what is written an order: keys, then aggregates.
-    let mut computed = None;
-    read_rows(context, (0, 1), order_by, |batch| {
-        let of_groups = match shown_as.as_ref().and_then(|shown_as| shown_as.computed.as_ref()) {
-            None => Ok(batch.clone()),
-            Some(of) => {
-                let rows = match &mut computed {
-                    Some(rows) => rows,
-                    none => none.insert(ComputedRows::new(of, batch.schema_ref()).map_err(TaskError::fatal)?),
-                };
-                rows.of(batch)
-            }
-        };
-        // Rows of the answer are computed again, and not all of them where it ends before: what cannot be computed is an error there.
-        let (keys, values) = match &of_groups {
-            Ok(of_groups) => known_columns(of_groups, by, shown_as.as_ref()),
-            Err(_) => (key_columns(batch, by, shown_as.as_ref()), Vec::new()),
-        };
-        let unknown = of_groups.as_ref().err().map(|error| ShownValue::unknown(error.to_string()));
-        let unknown = unknown.map(|unknown| vec![unknown; columns.len() - keys.len()]);
-        for row in 0..batch.num_rows() {
-            let key = keys.iter().map(|column| shown_value(column, row)).collect();
-            let known = || values.iter().map(|column| known_value(column, row)).collect();
-            let group = ShownGroup { key, values: unknown.clone().unwrap_or_else(known) };
-            if groups.len() == SHOWN_MAX || !has_room(&mut bytes, &group)? {
-                return Ok(ControlFlow::Break(()));
-            }
-            groups.push(group);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(Snapshot { is_final: true, columns, groups_seen, unmet_blocks: Some(0), groups, ..seen })
-}
-
-/// The columns of groups that are known: those that tell them apart, and the others.
-fn known_columns<'a>(
-    rows: &'a RecordBatch,
-    by: usize,
-    shown_as: Option<&OnlineAnswer>,
-) -> (Vec<&'a ArrayRef>, Vec<&'a ArrayRef>) {
-    let all = rows.columns();
-    let Some(OnlineAnswer { keys, values, computed, .. }) = shown_as else {
-        return (key_columns(rows, by, None), all[by..].iter().collect());
-    };
-    if computed.is_some() {
-        let of = |names: Vec<&'_ String>| names.into_iter().filter_map(|name| rows.column_by_name(name)).collect();
-        let (keys, values) = (keys.iter().map(|(name, _)| name), values.iter().map(|(name, _)| name));
-        return (of(keys.collect()), of(values.collect()));
-    }
-    let aggregates = values.iter().filter_map(|(_, value)| value.as_aggregate());
-    (key_columns(rows, by, shown_as), aggregates.map(|number| &all[by + number]).collect())
-}
-
-/// The columns that tell groups apart, of those that are written.
-fn key_columns<'a>(rows: &'a RecordBatch, by: usize, shown_as: Option<&OnlineAnswer>) -> Vec<&'a ArrayRef> {
-    match shown_as {
-        None => rows.columns()[..by].iter().collect(),
-        Some(OnlineAnswer { keys, .. }) => keys.iter().map(|(_, number)| rows.column(*number)).collect(),
-    }
-}
-
-/// A value that is known, of a decimal with the number that it is, about, as bounds.
-fn known_value(column: &ArrayRef, row: usize) -> ShownValue {
-    let value = shown_value(column, row);
-    let number = match &value {
-        Value::String(text) if column.data_type().is_decimal() => text.parse().ok(),
-        other => other.as_f64(),
-    };
-    ShownValue { low: number, high: number, ..ShownValue::exact(value) }
 }

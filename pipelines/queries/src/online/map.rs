@@ -94,7 +94,7 @@ pub(super) fn told_bytes(groups_max: usize, terms: usize) -> u64 {
 }
 
 /// Reads blocks as a map of groups does; its third output is [`Told`].
-#[task(name = "query.map", version = 6, deterministic = true)]
+#[task(name = "query.map", version = 7, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     let MapParams { blocks, sizes, terms, groups_max, said } = params;
     let Some(sizes) = sizes else {
@@ -110,50 +110,38 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     }
     let before = memory.bytes();
     let (mut moments, mut has_more, mut rows) = (Moments::new(terms), false, 0);
-    // Of groups that are followed, by their places among these.
-    let mut of_followed = vec![0.0; followed.as_ref().map_or(0, Vec::len) * Totals::numbers_of(terms)];
-    let follows = followed.is_some();
     let (mut sizes, mut totals) = (sizes.into_iter(), vec![0.0; terms]);
     let each = Box::new(|block: &BlockGroups<'_>| {
         let size = sizes.next().ok_or_else(|| TaskError::fatal("there are more blocks than sizes"))?;
         (has_more, rows) = (has_more || block.is_cut(), rows + block.rows());
-        let groups: Vec<u32> = block.groups().collect();
-        for groups in groups.chunks(GROUPS_AT_ONCE) {
-            let columns = block.terms(groups);
-            for (row, group) in groups.iter().enumerate() {
-                if let Some(next) = groups.get(row + AHEAD).filter(|_| follows) {
+        moments.number(block.numbered());
+        memory.resize(before.max(moments.bytes()))?;
+        let groups = block.groups();
+        for from in (0..groups.len()).step_by(GROUPS_AT_ONCE) {
+            let places = from..groups.len().min(from + GROUPS_AT_ONCE);
+            let columns = block.terms(places.clone());
+            for (row, place) in places.enumerate() {
+                if let Some(next) = groups.get(place + AHEAD) {
                     // Those of all groups are more than the nearest caches hold.
-                    let next = numbers_at(&mut of_followed, *next, terms);
-                    next.chunks(NUMBERS_OF_LINE).for_each(|line| prefetch_value(&line[0]));
+                    moments
+                        .numbers_of(*next as usize)
+                        .chunks(NUMBERS_OF_LINE)
+                        .for_each(|line| prefetch_value(&line[0]));
                 }
                 totals.iter_mut().zip(&columns).for_each(|(total, column)| *total = column[row]);
                 said.iter().try_for_each(|said| said.check(&totals))?;
-                match follows {
-                    true => Totals::add_to(numbers_at(&mut of_followed, *group, terms), size, &totals),
-                    false => moments.add(block.key(*group), size, &totals),
-                }
-            }
-            // Twice as many are held, so that it is rarely done.
-            if moments.len() > 2 * groups_max {
-                has_more |= moments.keep_largest(groups_max);
+                Totals::add_to(moments.numbers_of(groups[place] as usize), size, &totals);
             }
         }
-        // Keys may be longer than was thought.
-        memory.resize(before.max(moments.bytes()))?;
         Ok(())
     });
-    map_blocks(context, blocks, Some(Telling { followed: followed.as_deref(), groups_max, each }))?;
-    for (group, key) in (0..).zip(followed.iter().flatten()) {
-        moments.insert(key, numbers_at(&mut of_followed, group, terms));
-    }
+    let groups = map_blocks(context, blocks, Some(Telling { followed: followed.as_deref(), groups_max, each }))?;
+    // Keys may be longer than was thought. They are here, in what is told and encoded.
+    memory.resize(before.max(moments.bytes() + 2 * groups.keys().map(|key| key.len() as u64).sum::<u64>()))?;
+    moments.name(groups.keys());
+    drop(groups);
     has_more |= moments.keep_largest(groups_max);
     write_value(context, 2, &Told { moments: moments.encode(), rows, has_more })
-}
-
-/// The numbers of a group of so many terms.
-fn numbers_at(of_groups: &mut [f64], group: u32, terms: usize) -> &mut [f64] {
-    let many = Totals::numbers_of(terms);
-    &mut of_groups[many * group as usize..][..many]
 }
 
 #[cfg(test)]

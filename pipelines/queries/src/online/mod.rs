@@ -18,6 +18,8 @@
 //! its look chooses and shows no values, and what is known of the groups that are followed begins behind it. So whatever is estimated is estimated from all blocks of a random sample.
 
 mod answer;
+mod columns;
+mod last;
 mod look;
 mod map;
 mod moments;
@@ -47,7 +49,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub use self::answer::{OfAggregates, OnlineAnswer};
+pub use self::answer::{OfAggregates, OnlineAnswer, OnlineKey, OnlineValue};
 use self::look::Looked;
 use self::sampler::BySeed;
 use crate::estimators::Kind;
@@ -137,7 +139,7 @@ pub struct Answered {
 ///
 /// # Errors
 /// As of [`group`](exobus_tables::jobs::group::group).
-#[program(name = "query.group", version = 2, give_back = give_back, paths = paths)]
+#[program(name = "query.group", version = 3, give_back = give_back, paths = paths)]
 pub async fn online_group(futures: Futures, params: OnlineGroup) -> Result<Answered, JobError> {
     let seen = Seen {
         futures: &futures,

@@ -14,7 +14,8 @@ use futures::channel::mpsc::UnboundedSender;
 use serde::{Deserialize, Serialize};
 
 use super::OnlineGroup;
-use super::look::{FinalParams, LookParams, State, answer, look_at_groups, look_bytes};
+use super::last::{FinalParams, answer};
+use super::look::{LookParams, State, look_at_groups, look_bytes};
 use super::map::{MapParams, SaidOfValues, map, told_bytes};
 use super::moments::memory_bytes;
 use crate::estimators::guaranteed::Range;

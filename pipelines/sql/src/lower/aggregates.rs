@@ -7,7 +7,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Column, DFSchema, ScalarValue};
 use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams, BinaryExpr, InList};
 use datafusion_expr::{Expr, ExprSchemable as _, Operator, cast, lit, logical_plan, when};
-use exobus_queries::online::OfAggregates;
+use exobus_queries::online::{OfAggregates, OnlineKey, OnlineValue};
 use exobus_tables::aggregates::{Aggregate, Function};
 use exobus_tables::expression::Expression;
 
@@ -186,9 +186,41 @@ fn function(expr: &Expr) -> Result<(Function, Option<Expr>), SqlError> {
     Ok((function, argument))
 }
 
+/// A column of an answer of groups.
+pub(super) enum AnswerColumn {
+    /// It tells them apart.
+    Key(OnlineKey),
+    /// It says something of them.
+    Value(OnlineValue),
+}
+
 impl Group {
+    /// An expression over what is written of groups, as what is answered of them before they are known; `None`: it is of something else.
+    pub(super) fn answered(&self, expr: &Expr, schema: &Schema) -> Option<AnswerColumn> {
+        let is_called = |name: &str, expr: &Expr| matches!(expr, Expr::Column(column) if column.name == name);
+        if let Some(key) = self.by.iter().position(|by| is_called(by, expr)) {
+            return Some(AnswerColumn::Key(OnlineKey::Column(key)));
+        }
+        if let Some(value) = self.of_aggregates(expr, schema) {
+            return Some(AnswerColumn::Value(OnlineValue::Estimated(value)));
+        }
+        let mut of: Vec<usize> = Vec::new();
+        for column in expr.column_refs() {
+            match self.aggregates.iter().position(|aggregate| aggregate.name == column.name) {
+                Some(aggregate) => of.push(aggregate),
+                None if self.by.contains(&column.name) => {}
+                None => return None,
+            }
+        }
+        of.sort_unstable();
+        Some(match of.is_empty() {
+            true => AnswerColumn::Key(OnlineKey::Computed),
+            false => AnswerColumn::Value(OnlineValue::Computed(of)),
+        })
+    }
+
     /// An expression over what is written of groups, as what is computed of their aggregates; `None`: estimates are not computed so. A quotient of whole numbers is cut off, which no estimate is.
-    pub(super) fn of_aggregates(&self, expr: &Expr, schema: &Schema) -> Option<OfAggregates> {
+    fn of_aggregates(&self, expr: &Expr, schema: &Schema) -> Option<OfAggregates> {
         let of = |expr: &Expr| self.of_aggregates(expr, schema).map(Box::new);
         let is_whole = |expr: &Expr| {
             let schema = DFSchema::try_from(schema.clone()).ok()?;

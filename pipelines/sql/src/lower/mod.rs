@@ -16,7 +16,7 @@ use datafusion_common::Column;
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_expr::expr::{self, WindowFunction};
 use datafusion_expr::logical_plan::{FetchType, Filter, Limit, Projection, SkipType, Sort, Window};
-use datafusion_expr::utils::split_conjunction_owned;
+use datafusion_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion_expr::{Expr, LogicalPlan, Operator, SortExpr, WindowFunctionDefinition, lit};
 use exobus_queries::online::OnlineAnswer;
 use exobus_tables::aggregates::{Aggregate, Function};
@@ -25,6 +25,7 @@ use exobus_tables::jobs::group::{GroupQuery, Top};
 use exobus_tables::jobs::join::JoinQuery;
 use exobus_tables::semantics::{KeyColumn, Nulls};
 
+use self::aggregates::AnswerColumn;
 use self::projected::{Projected, without_number};
 use self::relation::Relation;
 use crate::SqlError;
@@ -194,8 +195,22 @@ struct InOrder {
     before: Relation,
     /// What their columns are called by the step.
     outputs: Vec<String>,
-    /// What they are ordered by, where that is columns of what is read.
-    key: Option<Vec<KeyColumn>>,
+    /// What they are ordered by, of the columns of the rows before.
+    order: Vec<Ordered>,
+}
+
+impl InOrder {
+    /// What is computed of rows of the step, as computed of the rows before.
+    fn before_it(&self, expr: &Expr) -> Option<Expr> {
+        let put = |expr: Expr| match &expr {
+            Expr::Column(column) => {
+                let at = self.outputs.iter().position(|output| *output == column.name);
+                Ok(at.map_or(Transformed::no(expr), |at| Transformed::yes(self.before.columns[at].clone())))
+            }
+            _ => Ok(Transformed::no(expr)),
+        };
+        Some(expr.clone().transform_up(put).ok()?.data)
+    }
 }
 
 impl<'a> Lowering<'a> {
@@ -414,12 +429,7 @@ impl<'a> Lowering<'a> {
         let before = relation.clone();
         let (step, schema) =
             self.step(relation, columns, |input| Draft::Sort { input: Input { first, ..input }, key })?;
-        let by_column = |ordered: &Ordered| match &ordered.expr {
-            Expr::Column(column) => Some(ordered.key(column.name.clone())),
-            _ => None,
-        };
-        let key = order.iter().map(by_column).collect();
-        self.ordered = Some(InOrder { step, before, outputs: outputs.clone(), key });
+        self.ordered = Some(InOrder { step, before, outputs: outputs.clone(), order });
         let relation = Relation::named(Origin::Steps(vec![step]), &schema, &outputs);
         Ok(Relation { slice: Slice { skip: 0, rows }, ..relation })
     }
@@ -551,58 +561,36 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What is answered of the groups of the last step, or of the last but one where that puts them in order, where each column is one that tells them apart or is computed of their aggregates as estimates are; or why not.
+    /// What is answered of the groups of the last step, or of the last but one where that puts them in order; or why that cannot be said before all of them are known.
     fn shown_online(&self, relation: &Relation, names: &[String]) -> Result<OnlineAnswer, &'static str> {
         let is_of = |origin: &Origin, step: usize| *origin == Origin::Steps(vec![step]);
         let ordered = self.ordered.as_ref().filter(|ordered| is_of(&relation.origin, ordered.step));
         let (of_groups, columns) = match ordered {
             None => (relation, relation.columns.clone()),
-            Some(InOrder { before, outputs, .. }) => {
-                let before_sort = |expr: &Expr| {
-                    let put = |expr: Expr| match &expr {
-                        Expr::Column(column) => {
-                            let at = outputs.iter().position(|output| *output == column.name);
-                            Ok(at.map_or(Transformed::no(expr), |at| Transformed::yes(before.columns[at].clone())))
-                        }
-                        _ => Ok(Transformed::no(expr)),
-                    };
-                    expr.clone().transform_up(put).map(|put| put.data)
-                };
-                let columns = relation.columns.iter().map(before_sort).collect::<Result<_, _>>();
-                (before, columns.map_err(|_| NO_GROUPS)?)
+            Some(ordered) => {
+                let columns = relation.columns.iter().map(|column| ordered.before_it(column));
+                (&ordered.before, columns.collect::<Option<_>>().ok_or(NO_GROUPS)?)
             }
         };
         let Origin::Steps(steps) = &of_groups.origin else { return Err(NO_GROUPS) };
         let [step] = steps[..] else { return Err(NO_GROUPS) };
         let Draft::Group(group) = &self.drafts[step] else { return Err(NO_GROUPS) };
-        if !relation.keep.is_empty() || !of_groups.keep.is_empty() {
-            return Err("HAVING does more than to compare aggregates with constants");
+        if ordered.is_some() && !relation.keep.is_empty() {
+            return Err("groups are left out behind their order");
         }
-        // The first groups of some order are those that are shown, in that order.
-        let ordered = ordered.filter(|_| group.top.is_none());
-        let order_by = ordered.and_then(|ordered| ordered.key.clone()).unwrap_or_default();
-        let mut answer = OnlineAnswer { keys: Vec::new(), values: Vec::new(), order_by, computed: None };
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
         for (name, column) in names.iter().zip(&columns) {
-            let key = match column {
-                Expr::Column(column) => group.by.iter().position(|by| *by == column.name),
-                _ => None,
-            };
-            match key {
-                Some(key) => answer.keys.push((name.clone(), key)),
-                None => match group.of_aggregates(column, &of_groups.schema) {
-                    Some(value) => answer.values.push((name.clone(), value)),
-                    None => {
-                        return Err(
-                            "what is computed of its aggregates is more than sums, differences, products and quotients that are not cut off (those of whole numbers are: 1.0 * a / b)",
-                        );
-                    }
-                },
+            match group.answered(column, &of_groups.schema).ok_or(NO_GROUPS)? {
+                AnswerColumn::Key(key) => keys.push((name.clone(), key)),
+                AnswerColumn::Value(value) => values.push((name.clone(), value)),
             }
         }
         let mut known = Projected::default();
         names.iter().zip(columns).for_each(|(name, column)| known.push(name.clone(), column));
-        answer.computed = of_groups.clone().read(known).rows().map_err(|_| NO_GROUPS)?.computed;
-        Ok(answer)
+        let stays = conjunction(of_groups.keep.iter().cloned()).map(|stays| known.add_apart(&stays, "stays", false));
+        let order_by = ordered.map_or(Vec::new(), |ordered| self::keys(&ordered.order, &mut known));
+        let rows = Relation { keep: Vec::new(), ..of_groups.clone() }.read(known).rows().map_err(|_| NO_GROUPS)?;
+        Ok(OnlineAnswer { keys, values, computed: rows.computed, stays, order_by, rows: relation.slice.rows })
     }
 
     /// Calls what the last step says of groups as the answer does, where that is all that is done of it.

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt32Array, UInt64Array};
-use arrow_select::take::take;
+use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt64Array};
 
-use super::groups::{Groups, Known, Marks};
+use super::groups::{Groups, Known};
 use super::query::{Grouping, Kind, counts, keys};
 use crate::TableError;
 use crate::aggregates::Accumulator;
@@ -14,7 +13,7 @@ use crate::jobs::budget::Unordered;
 use crate::sources::{MemoryBudget, Reservation};
 
 /// What a group takes of an accumulator that is there for the first time, about.
-const STATE_BYTES: u64 = 64;
+pub(super) const STATE_BYTES: u64 = 64;
 
 /// The groups of some rows, and how their aggregates stand.
 pub(super) struct Combiner {
@@ -27,8 +26,7 @@ pub(super) struct Combiner {
     /// The first so many groups are there whether or not a row is of them, and bytes of their keys.
     followed: u32,
     followed_key_bytes: usize,
-    /// Of groups that are known, and the rows that are of these.
-    marks: Marks,
+    /// Which rows of the last message are of groups that are followed.
     known: Known,
 }
 
@@ -52,18 +50,9 @@ impl Combiner {
             values: grouping.values.iter().map(|_| Counted::default()).collect(),
             followed: 0,
             followed_key_bytes: 0,
-            marks: Marks::default(),
             known: Known::default(),
             grouping: grouping.clone(),
         })
-    }
-
-    /// The same that counts no values of groups: there are none of aggregates that are made from these.
-    ///
-    /// # Errors
-    /// As of [`Grouping::accumulators`].
-    pub(super) fn without_values(grouping: &Arc<Grouping>, budget: &Arc<dyn MemoryBudget>) -> Result<Self, TableError> {
-        Ok(Self { values: Vec::new(), ..Self::new(grouping, budget)? })
     }
 
     /// Adds the group that all rows are of, where there is none.
@@ -117,7 +106,7 @@ impl Combiner {
                     let argument = aggregate.argument.map(|argument| grouping.argument(message, argument));
                     accumulator.update(&self.groups.numbers, argument, places)?;
                 }
-                for (number, of) in grouping.values.iter().enumerate().take(self.values.len()) {
+                for (number, of) in grouping.values.iter().enumerate() {
                     let keys = grouping.value_keys(of, message)?;
                     self.add_values(number, &keys, |_| 1)?;
                 }
@@ -182,58 +171,6 @@ impl Combiner {
     /// What was [found](Self::find_followed) last.
     pub(super) fn found(&self) -> &Known {
         &self.known
-    }
-
-    /// Groups that are there are those that [`add_known`](Self::add_known) knows.
-    pub(super) fn know(&mut self) {
-        self.marks = Marks::of(&self.groups.groups);
-    }
-
-    /// Adds those rows of a message that are of groups that are [known](Self::know), to what has [terms](Accumulator::terms).
-    ///
-    /// # Errors
-    /// As of [`add`](Self::add).
-    pub(super) fn add_known(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
-        let groups = &mut self.groups.groups;
-        groups.hash_only(keys(message));
-        let mut known = std::mem::take(&mut self.known);
-        groups.known(keys(message), groups.hashes(), &self.marks, &mut known);
-        let added = self.add_found(message, &known);
-        self.known = known;
-        added?;
-        Ok(self.memory.resize(self.bytes())?)
-    }
-
-    /// Adds those rows of a message of which it is known of which groups they are, to what has [terms](Accumulator::terms).
-    ///
-    /// # Errors
-    /// As of [`add`](Self::add).
-    pub(super) fn add_found(&mut self, message: &RecordBatch, known: &Known) -> Result<(), Unordered> {
-        let grouping = self.grouping.clone();
-        let counts = &mut self.groups.counts;
-        let Known { rows, groups } = known;
-        groups.iter().for_each(|group| counts[*group as usize] += 1);
-        let rows = UInt32Array::from_iter_values(rows.iter().copied());
-        for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
-            if accumulator.terms(&[]).is_empty() {
-                continue;
-            }
-            let argument = aggregate.argument.map(|argument| take(grouping.argument(message, argument), &rows, None));
-            let argument = argument.transpose().map_err(TableError::from)?;
-            // What has terms asks for no places.
-            accumulator.update(groups, argument.as_ref(), None)?;
-        }
-        Ok(self.memory.resize(self.bytes())?)
-    }
-
-    /// Forgets all rows, and keeps the groups.
-    pub(super) fn clear_rows(&mut self) {
-        self.groups.counts.fill(0);
-        let groups = self.groups().len();
-        for accumulator in &mut self.accumulators {
-            accumulator.clear();
-            accumulator.resize(groups);
-        }
     }
 
     /// Adds rows of groups. Accumulators have room for all of them then.
@@ -303,7 +240,7 @@ impl Combiner {
     fn bytes(&self) -> u64 {
         let accumulators: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
         let values = self.values.iter().map(Counted::bytes).sum::<u64>();
-        self.groups.bytes() + accumulators + values + self.marks.bytes() + self.known.bytes()
+        self.groups.bytes() + accumulators + values + self.known.bytes()
     }
 }
 

@@ -10,6 +10,7 @@ use exobus_store::{Block, ObjectWriter};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use super::block_totals::BlockTotals;
 use super::collector::{Collector, ENTRIES_MIN, Parts};
 use super::query::{Asked, Grouping, Kind};
 use super::sampled::{OfBlocks, Telling};
@@ -36,15 +37,15 @@ pub(super) struct MapParams {
 /// Rows of some splits, those of groups put together as far as that helps, as an object with a part for each partition; its second output says how many rows there were.
 #[task(name = "group.map", version = 5, deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
-    map_pieces(context, params, None)
+    map_pieces(context, params, None).map(drop)
 }
 
-/// The same. `telling`: what is told of each block.
+/// The same. `telling`: what is told of each block; what is returned has numbered its groups.
 pub(super) fn map_pieces(
     context: &mut TaskContext<'_>,
     params: MapParams,
     telling: Option<Telling<'_>>,
-) -> Result<(), TaskError> {
+) -> Result<Option<BlockTotals>, TaskError> {
     let budget = TaskBudget::new(context);
     let table = Table::of(context)?;
     let grouping = params.asked.grouping(&table.schema)?;
@@ -91,6 +92,7 @@ pub(super) fn map_pieces(
             }
         }
     }
+    let totals = of_blocks.map(OfBlocks::into_totals);
     let limits = reader.limits();
     // With it goes the file that it has open.
     drop(reader);
@@ -100,7 +102,8 @@ pub(super) fn map_pieces(
     for partition in 0..cuts.partitions() {
         write_part(writer, (&parts, partition), &limits, &mut scratch, &budget)?;
     }
-    write_value(context, 1, &read)
+    write_value(context, 1, &read)?;
+    Ok(totals)
 }
 
 /// Writes the rows of a partition as the next part of an object.

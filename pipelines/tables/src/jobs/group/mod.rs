@@ -12,6 +12,7 @@
 //! in the order of their keys, and where a file ends follows from how many rows there are and how large they are: so files follow from the input and the options alone (law 9), and how many
 //! partitions there are on the way is a matter of memory and caches.
 
+mod block_totals;
 mod collector;
 mod combiner;
 mod exchange;

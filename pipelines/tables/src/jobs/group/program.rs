@@ -181,7 +181,7 @@ impl<'a> Planned<'a> {
         let for_caches = (sizes.input_bytes / PARTITION_BYTES).min(PARTITIONS_MAX);
         let partitions = if query.is_of_all() { 1 } else { for_memory.max(for_caches).max(1) };
         let are_small = partitions >= UNEVEN * for_memory;
-        let looked_at = if are_small { LookedAt::FOR_FEW_GROUPS } else { LookedAt::FOR_GROUPS };
+        let looked_at = if are_small { LookedAt::for_few_groups(for_memory) } else { LookedAt::FOR_GROUPS };
         let partitions = u32::try_from(partitions).unwrap_or(u32::MAX);
         let by_key = Arrangement::distinct(query.key(), Vec::new(), Keep::First);
         let keys = match partitions {

@@ -12,8 +12,7 @@ use arrow_array::{
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, Schema, SchemaRef};
-use arrow_select::concat::concat_batches;
-use arrow_select::take::{take, take_record_batch};
+use arrow_select::take::take_record_batch;
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::{Arg, JobError, TaskOptions};
@@ -21,18 +20,18 @@ use exobus_shuffle::Sizes;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::block_totals::BlockTotals;
 use super::collector::{Collector, REDUCTION_MIN};
-use super::combiner::Combiner;
 use super::exchange::{MapParams, map_pieces};
 use super::query::{Asked, Grouping, Kind};
 use super::reduce::{chosen_rows, streamed, written_layout};
-use super::{GroupQuery, GroupTable, Top, program};
+use super::{GroupQuery, GroupTable, program};
 use crate::aggregates::Estimated;
 use crate::jobs::budget::{TaskBudget, Unordered, of_table};
 use crate::jobs::parts::next_rows;
 use crate::jobs::rewrite::Rewritten;
 use crate::jobs::table::Table;
-use crate::semantics::{KeyColumn, KeyEncoder, conformed};
+use crate::semantics::conformed;
 use crate::sources::{MemoryBudget, Reservation};
 
 /// Rows of a run of pages that is a block, at least.
@@ -145,7 +144,8 @@ pub struct Telling<'a> {
 /// Who is told of a block what its rows have of which group.
 pub type EachBlock<'a> = Box<dyn FnMut(&BlockGroups<'_>) -> Result<(), TaskError> + 'a>;
 
-/// Reads blocks, and writes the first two outputs of a task: what the exchange of groups takes, and how many rows there were. Without `telling` blocks are read as those of a table that nobody samples.
+/// Reads blocks, and writes the first two outputs of a task: what the exchange of groups takes, and how many rows there were. Without `telling` blocks are read as those of a table that nobody samples. Returns the groups that
+/// have been numbered for who is told of blocks.
 ///
 /// # Errors
 /// Those of reading and of `telling`.
@@ -153,41 +153,30 @@ pub fn map_blocks(
     context: &mut TaskContext<'_>,
     params: MapBlocks,
     telling: Option<Telling<'_>>,
-) -> Result<(), TaskError> {
-    map_pieces(context, params.0, telling)
+) -> Result<NumberedGroups, TaskError> {
+    Ok(NumberedGroups(map_pieces(context, params.0, telling)?))
 }
 
-/// Calls `each` with rows that are to be written, until it says that it has seen enough. `layout`: the argument that is their layout; all arguments from `first` on, which are streams, have rows. `order_by`: where there are any, `each` is
-/// called once, with all rows in this order: they are few.
+/// The groups that [`BlockGroups`] have told of.
+pub struct NumberedGroups(Option<BlockTotals>);
+
+impl NumberedGroups {
+    /// The bytes that tell each group from others, in the order of their numbers.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().flat_map(|totals| (0..totals.groups().len() as u32).map(|group| totals.groups().key(group)))
+    }
+}
+
+/// Calls `each` with rows that are to be written, until it says that it has seen enough. `layout`: the argument that is their layout; all arguments from `first` on, which are streams, have rows.
 ///
 /// # Errors
-/// Those of reading and of `each`; columns that are not there or have no order.
+/// Those of reading and of `each`.
 pub fn read_rows(
     context: &mut TaskContext<'_>,
     (layout, first): (usize, usize),
-    order_by: &[KeyColumn],
     mut each: impl FnMut(&RecordBatch) -> Result<ControlFlow<()>, TaskError>,
 ) -> Result<(), TaskError> {
     let (budget, layout) = (TaskBudget::new(context), written_layout(context, layout)?);
-    if !order_by.is_empty() {
-        let (mut batches, mut memory) = (Vec::new(), Vec::new());
-        for arg in first..context.args() {
-            for reader in context.readers(arg) {
-                let mut stream = streamed(&layout, reader);
-                while let Some((rows, of_rows)) = next_rows(&mut stream, &budget)? {
-                    batches.push(rows);
-                    memory.push(of_rows);
-                }
-            }
-        }
-        let rows = concat_batches(layout.schema(), &batches).map_err(TaskError::fatal)?;
-        let encoder = KeyEncoder::new(rows.schema_ref(), order_by).map_err(of_table)?;
-        let keys = encoder.encode(&rows).map_err(of_table)?;
-        let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
-        order.sort_by(|one, other| keys.get(*one as usize).cmp(keys.get(*other as usize)));
-        let rows = take_record_batch(&rows, &UInt32Array::from(order)).map_err(TaskError::fatal)?;
-        return each(&rows).map(drop);
-    }
     for arg in first..context.args() {
         for reader in context.readers(arg) {
             let mut stream = streamed(&layout, reader);
@@ -203,17 +192,17 @@ pub fn read_rows(
     Ok(())
 }
 
-/// The groups of a block.
+/// The groups of a block. They have numbers, which are the same in all blocks of a task: the places of those that are [followed](Telling::followed), else those in which they were met.
 pub struct BlockGroups<'a> {
-    combiner: &'a Combiner,
+    totals: &'a BlockTotals,
     rows: usize,
     is_cut: bool,
 }
 
 impl BlockGroups<'_> {
-    /// The groups that rows of the block are of. Those that are [followed](Telling::followed) have their places there as numbers.
-    pub fn groups(&self) -> impl Iterator<Item = u32> {
-        (0..).zip(self.combiner.rows()).filter(|(_, rows)| **rows > 0).map(|(group, _)| group)
+    /// The groups that rows of the block are of.
+    pub fn groups(&self) -> &[u32] {
+        self.totals.met()
     }
 
     /// Whether there are more groups, of which nothing is told.
@@ -226,27 +215,28 @@ impl BlockGroups<'_> {
         self.rows as u64
     }
 
-    /// The bytes that tell a group from others.
-    pub fn key(&self, group: u32) -> &[u8] {
-        self.combiner.groups().key(group)
+    /// How many groups have numbers.
+    pub fn numbered(&self) -> u32 {
+        self.totals.groups().len() as u32
     }
 
-    /// The terms of these groups, from which aggregates are estimated, a column for each: how many rows there are, and then those of each aggregate ([`estimated`]).
-    pub fn terms(&self, groups: &[u32]) -> Vec<Vec<f64>> {
-        let rows = groups.iter().map(|group| self.combiner.rows()[*group as usize] as f64).collect();
-        let of_aggregates = self.combiner.accumulators().iter().flat_map(|accumulator| accumulator.terms(groups));
+    /// The terms of those at these places among [`groups`](Self::groups), from which aggregates are estimated, a column for each: how many rows there are, and then those of each aggregate ([`estimated`]).
+    pub fn terms(&self, places: Range<usize>) -> Vec<Vec<f64>> {
+        let rows = self.totals.rows()[places.clone()].iter().map(|rows| *rows as f64).collect();
+        let places: Vec<u32> = (places.start as u32..places.end as u32).collect();
+        let of_aggregates = self.totals.accumulators().iter().flat_map(|accumulator| accumulator.terms(&places));
         std::iter::once(rows).chain(of_aggregates).collect()
     }
 }
 
 /// What blocks have of groups, one block after the other, on their way to a collector.
 pub(super) struct OfBlocks<'a> {
-    combiner: Combiner,
+    totals: BlockTotals,
     each: EachBlock<'a>,
     groups_max: usize,
-    /// Not all groups are told: the combiner has those that are all along.
+    /// Not all groups are told, but those that are numbered from the beginning.
     follows: bool,
-    /// Rows of groups that the combiner has not are left out: there were more than are told.
+    /// Rows of groups that have no number are left out: there were more than are told.
     is_cut: bool,
     rows: usize,
     /// Whether groups of a block are put together before they go on. The block before has shown whether that is worth while.
@@ -261,7 +251,7 @@ impl<'a> OfBlocks<'a> {
     /// Of a collector that has nothing yet.
     ///
     /// # Errors
-    /// As of [`Combiner::new`]; more memory is needed than there is.
+    /// As of [`BlockTotals::new`]; more memory is needed than there is.
     pub(super) fn new(
         grouping: &Arc<Grouping>,
         telling: Telling<'a>,
@@ -269,52 +259,42 @@ impl<'a> OfBlocks<'a> {
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self, Unordered> {
         let Telling { followed, groups_max, each } = telling;
-        let mut combiner = Combiner::without_values(grouping, budget)?;
+        let mut totals = BlockTotals::new(grouping, budget)?;
         let may_combine = grouping.values.is_empty() && followed.is_none();
         let follows = followed.is_some();
         if let Some(keys) = followed {
             let keys = BinaryArray::from_iter_values(keys.iter());
-            combiner.follow(&keys)?;
+            totals.follow(&keys)?;
             collector.follow(&keys)?;
         }
         let kept = Reservation::none(budget);
-        Ok(Self {
-            combiner,
-            each,
-            groups_max,
-            follows,
-            is_cut: false,
-            rows: 0,
-            combines: may_combine,
-            may_combine,
-            kept,
-        })
+        Ok(Self { totals, each, groups_max, follows, is_cut: false, rows: 0, combines: may_combine, may_combine, kept })
     }
 
     /// Adds rows of the block; whether they are kept where they are.
     ///
     /// # Errors
-    /// As of [`Combiner::add`].
+    /// As of [`BlockTotals::add`] and [`Collector::add`].
     pub(super) fn add(&mut self, message: &RecordBatch, collector: &mut Collector<'_>) -> Result<bool, Unordered> {
         self.rows += message.num_rows();
         if self.follows {
             let is_kept = collector.add(Kind::Rows, message)?;
-            self.combiner.add_found(message, collector.followed())?;
+            self.totals.add_found(message, collector.followed())?;
             return Ok(is_kept);
         }
         match self.is_cut {
-            false => drop(self.combiner.add(Kind::Rows, message)?),
-            true => self.combiner.add_known(message)?,
+            false => self.totals.add(message)?,
+            true => self.totals.add_known(message)?,
         }
         let is_put_together = self.combines;
-        if !self.is_cut && self.combiner.groups().len() > self.groups_max {
+        if !self.is_cut && self.totals.groups().len() > self.groups_max {
             if self.combines {
                 // What comes from here on goes on as it is.
                 self.pass_on(collector)?;
                 self.combines = false;
             }
             self.is_cut = true;
-            self.combiner.know();
+            self.totals.know();
         }
         if is_put_together { Ok(false) } else { collector.add(Kind::Rows, message) }
     }
@@ -322,28 +302,30 @@ impl<'a> OfBlocks<'a> {
     /// The block is over.
     ///
     /// # Errors
-    /// As of [`Combiner::add`]; who is told says another one.
+    /// As of [`Collector::add`]; who is told says another one.
     pub(super) fn end(&mut self, collector: &mut Collector<'_>) -> Result<Result<(), TaskError>, Unordered> {
-        let Self { combiner, rows, is_cut, .. } = self;
-        let told = (self.each)(&BlockGroups { combiner, rows: *rows, is_cut: *is_cut });
+        let Self { totals, rows, is_cut, .. } = self;
+        let told = (self.each)(&BlockGroups { totals, rows: *rows, is_cut: *is_cut });
         if self.combines {
             self.pass_on(collector)?;
         }
-        self.combines =
-            self.may_combine && !self.is_cut && REDUCTION_MIN * self.combiner.groups().len() as u64 <= self.rows as u64;
-        (self.rows, self.is_cut) = (0, false);
-        match self.follows {
-            true => self.combiner.clear_rows(),
-            false => self.combiner.clear(&[])?,
-        }
+        let groups = self.totals.met().len() as u64;
+        self.combines = self.may_combine && !self.is_cut && REDUCTION_MIN * groups <= self.rows as u64;
+        self.rows = 0;
+        self.totals.clear();
         Ok(told)
+    }
+
+    /// The groups that were numbered.
+    pub(super) fn into_totals(self) -> BlockTotals {
+        self.totals
     }
 
     /// Passes on what was put together.
     fn pass_on(&mut self, collector: &mut Collector<'_>) -> Result<(), Unordered> {
-        for message in self.combiner.messages() {
-            let (kind, message) = message?;
-            if collector.add(kind, &message)? {
+        for message in self.totals.messages() {
+            let message = message?;
+            if collector.add(Kind::States, &message)? {
                 self.kept.resize(self.kept.bytes() + message.get_array_memory_size() as u64)?;
             }
         }
@@ -361,18 +343,14 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Of a task whose first two arguments are those of [`SampledMap::shown`]. `order_by`: what groups are ordered by when they are shown; nothing: as they are written.
+    /// Of a task whose first two arguments are those of [`SampledMap::shown`].
     ///
     /// # Errors
     /// They are others.
-    pub fn of(context: &TaskContext<'_>, query: GroupQuery, order_by: &[KeyColumn]) -> Result<Self, TaskError> {
+    pub fn of(context: &TaskContext<'_>, query: GroupQuery) -> Result<Self, TaskError> {
         let table = Table::of(context)?;
         let grouping = Asked::new(query.clone()).grouping(&table.schema)?;
         let written = nullable(written_layout(context, 1)?.schema());
-        let mut query = query;
-        if !order_by.is_empty() {
-            query.top = Some(Top { rows: u64::MAX, order_by: order_by.to_vec(), per: Vec::new() });
-        }
         Ok(Self { query, grouping, written })
     }
 
@@ -381,16 +359,12 @@ impl Shown {
         names(&self.written)
     }
 
-    /// Which of the groups of these keys, which rise, are shown, and the columns that tell them apart: in the order in which groups are written, those that meet `having` and are among the first of `top`. `estimates`: of each
+    /// Which of the groups of these keys, which rise, are shown, and their rows: in the order in which groups are written, those that meet `having` and are among the first of `top`. `estimates`: of each
     /// aggregate a column, with nulls where there is no estimate; one that does not fit the type of the aggregate is null, too.
     ///
     /// # Errors
     /// Bytes that are no keys.
-    pub fn chosen(
-        &self,
-        keys: &[&[u8]],
-        estimates: &[Vec<Option<f64>>],
-    ) -> Result<(Vec<u32>, Vec<ArrayRef>), TaskError> {
+    pub fn chosen(&self, keys: &[&[u8]], estimates: &[Vec<Option<f64>>]) -> Result<(Vec<u32>, RecordBatch), TaskError> {
         let keys = BinaryArray::from_iter_values(keys);
         let mut columns = self.grouping.columns(&keys).map_err(of_table)?;
         let by = columns.len();
@@ -401,9 +375,8 @@ impl Shown {
         let rows = RecordBatch::try_new(known, columns).map_err(TaskError::fatal)?;
         let rows = conformed(&rows, &self.written).map_err(of_table)?;
         let chosen = chosen_rows(&self.query, &rows).map_err(of_table)?;
-        let rows_chosen = UInt32Array::from(chosen.clone());
-        let by = rows.columns()[..by].iter().map(|column| take(column, &rows_chosen, None));
-        Ok((chosen, by.collect::<Result<_, _>>().map_err(TaskError::fatal)?))
+        let rows = take_record_batch(&rows, &UInt32Array::from(chosen.clone())).map_err(TaskError::fatal)?;
+        Ok((chosen, rows))
     }
 }
 
@@ -492,8 +465,9 @@ mod tests {
         let followed: Vec<ByteBuf> = (0..GROUPS).step_by(EVERY as usize).map(key_of).collect();
         let told = RefCell::new(Vec::new());
         let tells: EachBlock<'_> = Box::new(|block: &BlockGroups<'_>| {
-            let groups: Vec<u32> = block.groups().collect();
-            told.borrow_mut().push((groups.clone(), block.terms(&groups)));
+            let groups = block.groups().to_vec();
+            assert!(groups.is_sorted(), "they were met in this order");
+            told.borrow_mut().push((groups.clone(), block.terms(0..groups.len())));
             Ok(())
         });
         let telling = Telling { followed: Some(&followed), groups_max: 1, each: tells };

@@ -35,25 +35,33 @@ pub(in crate::jobs) struct LookedAt {
     batches: u64,
     /// Rows of each of them that are read of a file that can pass over others.
     rows: u64,
+    /// Into so many parts a table that is in order is divided by what is looked at; `None`: into as many as there are partitions.
+    apart: Option<u32>,
 }
 
 impl LookedAt {
     /// For files: how even they are is seen.
-    pub(in crate::jobs) const FOR_FILES: Self = Self { batches: 8, rows: BATCH_ROWS_MAX as u64 };
+    pub(in crate::jobs) const FOR_FILES: Self = Self { batches: 8, rows: BATCH_ROWS_MAX as u64, apart: None };
     /// For partitions of groups: these are many and small, so nearly all rows would be read.
-    pub(in crate::jobs) const FOR_GROUPS: Self = Self { batches: 8, rows: 4096 };
-    /// The same where memory has room for partitions that are much larger than others.
-    pub(in crate::jobs) const FOR_FEW_GROUPS: Self = Self { batches: 1, ..Self::FOR_GROUPS };
+    pub(in crate::jobs) const FOR_GROUPS: Self = Self { batches: 8, rows: 4096, apart: None };
+    /// The same where so many partitions would be enough for memory: of a table that is in order twice as many parts are told apart. To tell more of them apart costs more than it is good for: for some rows of a split its dictionaries are unpacked.
+    pub(in crate::jobs) fn for_few_groups(partitions: u64) -> Self {
+        Self { batches: 1, apart: Some(u32::try_from(2 * partitions).unwrap_or(u32::MAX)), ..Self::FOR_GROUPS }
+    }
 
     /// How many of so many splits are looked at: no more than have a batch that is, if all have as many.
     fn splits(self, splits: usize, partitions: u32) -> usize {
         let of_partition = SPLITS_PER_FILE.min(self.batches as usize);
-        splits.min(SPLITS_MIN.max(of_partition * partitions as usize))
+        splits.min(SPLITS_MIN.max(of_partition * self.apart(partitions) as usize))
     }
 
     /// One of so many batches is looked at, where there are so many in the splits that are.
     fn every(self, batches: u64, partitions: u32) -> u64 {
-        (batches / (u64::from(partitions) * self.batches).max(BATCHES_MIN)).max(1)
+        (batches / (u64::from(self.apart(partitions)) * self.batches).max(BATCHES_MIN)).max(1)
+    }
+
+    fn apart(self, partitions: u32) -> u32 {
+        self.apart.map_or(partitions, |apart| apart.min(partitions))
     }
 }
 
@@ -149,7 +157,7 @@ mod tests {
 
     #[test]
     fn of_each_split_that_is_looked_at_some_batches_are() {
-        for looked_at in [LookedAt::FOR_FILES, LookedAt::FOR_GROUPS, LookedAt::FOR_FEW_GROUPS] {
+        for looked_at in [LookedAt::FOR_FILES, LookedAt::FOR_GROUPS, LookedAt::for_few_groups(27)] {
             for (splits, partitions) in [(2048, 512), (256, 64), (1028, 64), (512, 64), (120, 512), (31, 2), (5000, 2)]
             {
                 for batches in [1, 2, 16] {

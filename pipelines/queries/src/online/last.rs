@@ -1,0 +1,88 @@
+//! The task that shows the answer, at the end.
+
+use std::ops::ControlFlow;
+
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_tables::arrow_array::{ArrayRef, RecordBatch};
+use exobus_tables::jobs::group::sampled::{columns_of, read_rows};
+use serde::{Deserialize, Serialize};
+
+use super::answer::{AnswerRows, OnlineAnswer};
+use super::columns::{has_room, key_columns, known_columns, known_value, shown_key};
+use crate::snapshot::{SHOWN_MAX, ShownGroup, ShownValue, Snapshot};
+
+/// What `query.final` is told. Its arguments are the layout of what is written, and rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FinalParams {
+    /// Columns that tell groups apart.
+    pub(super) by: usize,
+    /// What is shown of groups; `None`: what is written of them.
+    pub(super) shown_as: Option<OnlineAnswer>,
+    /// How many groups there are.
+    pub(super) groups: u64,
+    /// What is shown beside groups.
+    pub(super) seen: Snapshot,
+}
+
+/// The answer: of more groups than are shown, the first ones.
+#[task(name = "query.final", version = 4, arguments = [whole, stream], deterministic = true)]
+pub(super) fn answer(context: &mut TaskContext<'_>, params: FinalParams) -> Result<Snapshot, TaskError> {
+    let FinalParams { by, shown_as, groups, seen } = params;
+    let columns = shown_as.as_ref().map_or(columns_of(context, 0)?, OnlineAnswer::columns);
+    let mut first = First { by, shown_as: shown_as.as_ref(), values: columns.len(), groups: Vec::new() };
+    first.values -= shown_as.as_ref().map_or(by, |shown_as| shown_as.keys.len());
+    read_rows(context, (0, 1), |rows| Ok(first.add(rows)))?;
+    let mut shown = Vec::new();
+    let mut bytes = 0;
+    for (_, group) in first.groups {
+        if !has_room(&mut bytes, &group)? {
+            break;
+        }
+        shown.push(group);
+    }
+    Ok(Snapshot { is_final: true, columns, groups_seen: groups, unmet_blocks: Some(0), groups: shown, ..seen })
+}
+
+/// The first groups of an answer.
+struct First<'a> {
+    by: usize,
+    shown_as: Option<&'a OnlineAnswer>,
+    /// How many values are said of each.
+    values: usize,
+    /// Those of the rows that were added, in their order, and what they are ordered by.
+    groups: Vec<(Vec<u8>, ShownGroup)>,
+}
+
+impl First<'_> {
+    /// Adds rows as they are written, in the order in which they are; whether others matter.
+    fn add(&mut self, rows: &RecordBatch) -> ControlFlow<()> {
+        let Self { by, shown_as, values, groups } = self;
+        let most = shown_as.and_then(|shown_as| shown_as.rows).map_or(SHOWN_MAX, |rows| SHOWN_MAX.min(rows as usize));
+        let answered = shown_as.map(|shown_as| shown_as.rows(rows)).transpose();
+        // Rows of the answer are computed again, and not all of them where it ends before: what cannot be computed is an error there.
+        let unknown = answered.as_ref().err().map(|error| vec![ShownValue::unknown(error.to_string()); *values]);
+        let answered = answered.ok().flatten().unwrap_or_else(|| AnswerRows::as_written(rows.num_rows()));
+        let keys = key_columns((rows, &answered), *by, *shown_as);
+        let known = known_columns((rows, &answered), *by, *shown_as);
+        for (order, row) in &answered.places {
+            // Of those that are ordered alike the first ones stay.
+            if groups.len() == most && groups.last().is_none_or(|(last, _)| last <= order) {
+                break;
+            }
+            let row = *row as usize;
+            let value = |column: &Option<&ArrayRef>| match column {
+                Some(column) => known_value(column, row),
+                None => ShownValue::unknown("it is not computed"),
+            };
+            let values = unknown.clone().unwrap_or_else(|| known.iter().map(value).collect());
+            let at = groups.partition_point(|(before, _)| before <= order);
+            groups.insert(at, (order.clone(), ShownGroup { key: shown_key(&keys, row), values }));
+            groups.truncate(most);
+        }
+        match groups.len() == most && shown_as.is_none_or(|shown_as| shown_as.order_by.is_empty()) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
