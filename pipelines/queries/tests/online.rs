@@ -58,8 +58,7 @@ impl Table {
 
     /// Of files of so many rows each, in row groups of so many.
     fn of_files(file_rows: i64, group_rows: u64) -> Self {
-        let Self { folder } = Self::empty();
-        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+        let table = Self::empty();
         for (file, from) in (0..4).map(|file| (file, file * file_rows)) {
             let rows: Vec<_> = (from..from + file_rows).map(row).collect();
             // Three of four rows are of one group.
@@ -74,13 +73,18 @@ impl Table {
                 ("number", Arc::new(Int64Array::from_iter_values((0..rows.len() as i64).map(|row| row + from)))),
                 ("late", Arc::new(Int64Array::from_iter_values((0..rows.len() as i64).map(|row| late(row + from))))),
             ];
-            let rows = RecordBatch::try_from_iter(columns).unwrap();
-            let options = ParquetOptions { group_rows, ..ParquetOptions::default() };
-            let mut sink = ParquetSink::new(Vec::new(), &rows.schema(), &options, &budget).unwrap();
-            sink.write(&rows).unwrap();
-            fs::write(folder.path().join(format!("in/{file}.parquet")), sink.finish().unwrap().0).unwrap();
+            table.write(file, &RecordBatch::try_from_iter(columns).unwrap(), group_rows);
         }
-        Self { folder }
+        table
+    }
+
+    /// Adds a file.
+    fn write(&self, file: i64, rows: &RecordBatch, group_rows: u64) {
+        let budget: Arc<dyn MemoryBudget> = Arc::new(FixedBudget::new(1 << 30));
+        let options = ParquetOptions { group_rows, ..ParquetOptions::default() };
+        let mut sink = ParquetSink::new(Vec::new(), &rows.schema(), &options, &budget).unwrap();
+        sink.write(rows).unwrap();
+        fs::write(self.path(&format!("in/{file}.parquet")), sink.finish().unwrap().0).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -530,6 +534,28 @@ async fn where_a_task_finds_more_groups_than_it_tells_its_look_chooses_and_estim
     let query =
         OnlineGroup { until, followed_max: Some(20), ..OnlineGroup::new(table.group("all", &["who"], "count(*)")) };
     assert!(matches!(table.online((2, 64 * MIB), query).await.0.ended, Ended::Exact { missed: Some(_) }));
+}
+
+#[tokio::test]
+async fn a_group_of_many_rows_is_followed_wherever_it_is_met_first() {
+    const BLOCKS: i64 = 400;
+    let table = Table::empty();
+    for file in 0..4 {
+        // All rows of the last quarter of the table are of one group, and each of the others is one.
+        let who = |row: i64| if file == 3 { "many".to_owned() } else { format!("buyer {file} {row}") };
+        let rows = StringArray::from_iter_values((0..BLOCKS / 4 * GROUP_ROWS).map(who));
+        let rows = RecordBatch::try_from_iter([("who", Arc::new(rows) as ArrayRef)]).unwrap();
+        table.write(file, &rows, GROUP_ROWS as u64);
+    }
+    // One task reads the blocks before the first look, and has more groups than it tells from its first block on.
+    let query =
+        OnlineGroup { followed_max: Some(20), ..OnlineGroup::new(table.group("out", &["who"], "count(*) as n")) };
+    let (answered, shown) = table.online((1, 64 * MIB), query).await;
+    assert_eq!(answered.snapshot.groups_seen, 1 + (3 * BLOCKS / 4 * GROUP_ROWS) as u64);
+    assert!(shown[0].blocks_seen == 4 && shown[0].groups_seen == 20, "{:?}", shown[0]);
+    for snapshot in &shown[..shown.len() - 1] {
+        assert!(snapshot.groups.iter().any(|group| group.key == [json!("many")]), "{snapshot:?}");
+    }
 }
 
 #[tokio::test]

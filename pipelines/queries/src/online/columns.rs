@@ -5,22 +5,43 @@ use exobus_tables::arrow_array::{Array as _, ArrayRef, RecordBatch};
 use exobus_tables::look::Value as Shape;
 use serde_json::Value;
 
-use super::answer::{AnswerRows, OfAggregates, OnlineAnswer, OnlineKey, OnlineValue};
+use super::answer::{AnswerRow, AnswerRows, OfAggregates, OnlineAnswer, OnlineKey, OnlineValue};
 use crate::snapshot::{SHOWN_BYTES_MAX, ShownGroup, ShownValue};
 
 /// Characters of a text that are shown.
 const SHOWN_CHARS_MAX: usize = 500;
 
-/// What tells groups apart, of rows of what is written of them and of what is answered of these; `None`: it cannot be computed.
+/// A column of groups that are answered.
+#[derive(Clone, Copy)]
+pub(super) enum ShownColumn<'a> {
+    /// It is written.
+    Written(&'a ArrayRef),
+    /// It is computed; `None`: of no group it can be.
+    Computed(Option<&'a ArrayRef>),
+}
+
+impl<'a> ShownColumn<'a> {
+    /// The array and the row that a group has there; `None`: it cannot be computed.
+    pub(super) fn at(self, row: &AnswerRow) -> Option<(&'a ArrayRef, usize)> {
+        match self {
+            Self::Written(column) => Some((column, row.written)),
+            Self::Computed(column) => column.zip(row.computed),
+        }
+    }
+}
+
+/// What tells groups apart, of rows of what is written of them and of what is answered of these.
 pub(super) fn key_columns<'a>(
     (written, answered): (&'a RecordBatch, &'a AnswerRows),
     by: usize,
     shown_as: Option<&OnlineAnswer>,
-) -> Vec<Option<&'a ArrayRef>> {
-    let Some(OnlineAnswer { keys, .. }) = shown_as else { return written.columns()[..by].iter().map(Some).collect() };
+) -> Vec<ShownColumn<'a>> {
+    let Some(OnlineAnswer { keys, .. }) = shown_as else {
+        return written.columns()[..by].iter().map(ShownColumn::Written).collect();
+    };
     let column = |(name, key): &(String, OnlineKey)| match key {
-        OnlineKey::Column(number) => Some(written.column(*number)),
-        OnlineKey::Computed => answered.column(name),
+        OnlineKey::Column(number) => ShownColumn::Written(written.column(*number)),
+        OnlineKey::Computed => ShownColumn::Computed(answered.column(name)),
     };
     keys.iter().map(column).collect()
 }
@@ -30,20 +51,22 @@ pub(super) fn known_columns<'a>(
     (written, answered): (&'a RecordBatch, &'a AnswerRows),
     by: usize,
     shown_as: Option<&OnlineAnswer>,
-) -> Vec<Option<&'a ArrayRef>> {
-    let Some(OnlineAnswer { values, .. }) = shown_as else { return written.columns()[by..].iter().map(Some).collect() };
+) -> Vec<ShownColumn<'a>> {
+    let Some(OnlineAnswer { values, computed, .. }) = shown_as else {
+        return written.columns()[by..].iter().map(ShownColumn::Written).collect();
+    };
     let column = |(name, value): &(String, OnlineValue)| match value {
-        OnlineValue::Estimated(OfAggregates::Aggregate(number)) if answered.computed.is_none() => {
-            Some(written.column(by + number))
+        OnlineValue::Estimated(OfAggregates::Aggregate(number)) if computed.is_none() => {
+            ShownColumn::Written(written.column(by + number))
         }
-        _ => answered.column(name),
+        _ => ShownColumn::Computed(answered.column(name)),
     };
     values.iter().map(column).collect()
 }
 
-/// What tells the group of a row apart, as it is shown.
-pub(super) fn shown_key(columns: &[Option<&ArrayRef>], row: usize) -> Vec<Value> {
-    columns.iter().map(|column| column.map_or(Value::Null, |column| shown_value(column, row))).collect()
+/// What tells a group apart, as it is shown.
+pub(super) fn shown_key(columns: &[ShownColumn<'_>], row: &AnswerRow) -> Vec<Value> {
+    columns.iter().map(|column| column.at(row).map_or(Value::Null, |(column, row)| shown_value(column, row))).collect()
 }
 
 /// A value that is known, of a decimal with the number that it is, about, as bounds.

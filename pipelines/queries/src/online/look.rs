@@ -6,15 +6,14 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_shuffle::jobs::values::write_value;
 use exobus_tables::aggregates::{Aggregate, Estimated};
-use exobus_tables::arrow_array::{ArrayRef, RecordBatch};
+use exobus_tables::arrow_array::{Array as _, RecordBatch};
 use exobus_tables::jobs::group::GroupQuery;
 use exobus_tables::jobs::group::sampled::{Shown, estimated, terms};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use serde_json::Value;
 
 use super::answer::{AnswerRows, OfAggregates, OnlineAnswer, OnlineValue};
-use super::columns::{has_room, key_columns, shown_key, shown_value};
+use super::columns::{ShownColumn, has_room, key_columns, known_value, shown_key, shown_value};
 use super::map::{Followed, Told};
 use super::moments::{EncodedMoments, Moments, MomentsByKey, memory_bytes};
 use super::sampler::Followable;
@@ -115,16 +114,17 @@ pub(super) fn look_at_groups(context: &mut TaskContext<'_>, params: LookParams) 
     let mut moments = moments.sorted();
     if is_cut && moments.len() > largest {
         are_all = true;
-        let query = with_reserve(&params.query);
         let mut is_first = Vec::new();
-        if query.top.is_some() {
+        if params.is_of_first() {
             moments.keep_largest(CANDIDATES * largest);
             memory.resize(granted.max(4 * moments.bytes()))?;
-            let shown = Shown::of(context, query)?;
+            let shown = Shown::of(context, with_reserve(&params.query))?;
             let looking = Looking { shown: &shown, params: &params, sample: &sample, is_cut, why: None, groups: 1 };
-            let (first, _) = looking.chosen(&moments.keys(), &looking.estimates_of(&moments.totals()))?;
+            let (chosen, rows) = looking.chosen(&moments.keys(), &looking.estimates_of(&moments.totals()))?;
             is_first = vec![false; moments.len()];
-            first.into_iter().for_each(|group| is_first[group as usize] = true);
+            for row in looking.answered_rows(&rows, RESERVE)?.rows {
+                is_first[chosen[row.written] as usize] = true;
+            }
         }
         moments.keep_first(largest, |group| is_first.get(group).is_some_and(|is_first| *is_first));
         memory.resize(granted.max(moments.bytes()))?;
@@ -173,6 +173,21 @@ fn check(moments: &EncodedMoments, terms: usize) -> Result<(), TaskError> {
 }
 
 impl LookParams {
+    /// Whether some groups are asked for that are the first ones by something.
+    fn is_of_first(&self) -> bool {
+        self.query.top.is_some() || self.shown_as.as_ref().is_some_and(|shown_as| shown_as.rows.is_some())
+    }
+
+    /// Whether which groups are asked for follows from an aggregate that is known at the end.
+    fn is_chosen_at_the_end(&self) -> bool {
+        let GroupQuery { having, top, aggregates, .. } = &self.query;
+        let order_by = top.iter().flat_map(|top| &top.order_by).map(|key| key.column.as_str());
+        let having = having.iter().flat_map(|having| having.columns());
+        let chosen_by: Vec<&str> = order_by.chain(having).collect();
+        let is_at_the_end = |aggregate: &Aggregate| aggregate.function.estimated() == Estimated::AtTheEnd;
+        aggregates.iter().any(|aggregate| is_at_the_end(aggregate) && chosen_by.contains(&aggregate.name.as_str()))
+    }
+
     /// Each aggregate of the query.
     fn of_terms(&self) -> Vec<OfTerms> {
         let aggregates = self.query.aggregates.iter().zip(estimated(&self.query)).zip(&self.extents);
@@ -224,44 +239,48 @@ impl Looking<'_> {
                 totals.iter().map(of).collect()
             }
         };
-        let answered = shown_as.as_ref().map(|shown_as| shown_as.rows(&rows)).transpose();
-        // What cannot be computed of estimates may be computed in the end.
-        let why = answered.as_ref().err().map(ToString::to_string);
-        let answered = answered.ok().flatten().unwrap_or_else(|| AnswerRows::as_written(chosen.len()));
-        let of = |place: u32| &estimates[chosen[place as usize] as usize][..];
+        let answered = self.answered_rows(&rows, 1)?;
+        let group = |number: usize| chosen[answered.rows[number].written] as usize;
         // Where not all are shown, those that have the most rows.
-        let mut ranked: Vec<usize> = (0..answered.places.len()).collect();
-        let is_first = query.top.is_some() || shown_as.as_ref().is_some_and(|shown_as| shown_as.rows.is_some());
-        let place = |number: usize| answered.places[number].1;
-        if !is_first {
-            ranked.sort_by(|one, other| {
-                let rows = |number: &usize| totals[chosen[place(*number) as usize] as usize].sum(0);
-                rows(other).total_cmp(&rows(one))
-            });
+        let mut ranked: Vec<usize> = (0..answered.rows.len()).collect();
+        let is_of_first = self.params.is_of_first();
+        if !is_of_first {
+            let rows: Vec<f64> = ranked.iter().map(|number| totals[group(*number)].sum(0)).collect();
+            ranked.sort_by(|one, other| rows[*other].total_cmp(&rows[*one]));
         }
         let is_met = goal.is_some_and(|goal| {
-            // Of groups that are not followed nothing is known.
-            if goal.all && self.is_cut {
+            // Of groups that are not followed nothing is known, and nobody knows which are asked for where that is known in the end.
+            if goal.all && self.is_cut || self.params.is_chosen_at_the_end() {
                 return false;
             }
-            let judged = goal.judged(ranked.len(), is_first.then_some(ranked.len()));
-            goal.is_met(ranked[..judged].iter().map(|number| of(place(*number))))
+            let judged = goal.judged(ranked.len(), is_of_first.then_some(ranked.len()));
+            goal.is_met(ranked[..judged].iter().map(|number| &estimates[group(*number)][..]))
         });
         let key = key_columns((&rows, &answered), query.by.len(), shown_as.as_ref());
-        let values = shown_as.iter().flat_map(|shown_as| &shown_as.values);
-        let values: Vec<Option<&ArrayRef>> = values.map(|(name, _)| answered.column(name)).collect();
+        let values: Vec<&OnlineValue> = shown_as.iter().flat_map(|of| &of.values).map(|(_, value)| value).collect();
+        let computed = shown_as.iter().flat_map(|shown_as| &shown_as.values);
+        let computed: Vec<ShownColumn<'_>> =
+            computed.map(|(name, _)| ShownColumn::Computed(answered.column(name))).collect();
         let (mut groups, mut bytes) = (Vec::new(), 0);
         for number in ranked.iter().take(SHOWN_MAX) {
-            let row = place(*number) as usize;
-            let value = |(at, estimate): (usize, &Estimate)| match (estimate.bounds, &why) {
-                (Err(NoBounds::OfEstimates), Some(why)) => ShownValue::unknown(why),
-                (Err(NoBounds::OfEstimates), None) => {
-                    let of_row = values[at].map_or(Value::Null, |column| shown_value(column, row));
-                    ShownValue { estimate: of_row, ..ShownValue::from(estimate) }
+            let row = &answered.rows[*number];
+            let is_null = |of: &usize| rows.column(query.by.len() + of).is_null(row.written);
+            let value = |(at, estimate): (usize, &Estimate)| {
+                let Some(OnlineValue::Computed(of)) = values.get(at) else { return ShownValue::from(estimate) };
+                match computed[at].at(row) {
+                    // What cannot be said of one of them cannot be said of it.
+                    _ if estimate.bounds != Err(NoBounds::OfEstimates) => ShownValue::from(estimate),
+                    None => ShownValue::unknown(answered.why.as_ref().map_or(String::new(), ToString::to_string)),
+                    Some((column, row)) if of.iter().all(|of| aggregates[*of].is_known) => known_value(column, row),
+                    Some(_) if of.iter().any(is_null) => {
+                        ShownValue::from(&Estimate::unbounded(f64::NAN, NoBounds::NoNumber))
+                    }
+                    Some((column, row)) => {
+                        ShownValue { estimate: shown_value(column, row), ..ShownValue::from(estimate) }
+                    }
                 }
-                _ => ShownValue::from(estimate),
             };
-            let values = of(row as u32).iter().enumerate().map(value).collect();
+            let values = estimates[group(*number)].iter().enumerate().map(value).collect();
             let group = ShownGroup { key: shown_key(&key, row), values };
             if !has_room(&mut bytes, &group)? {
                 break;
@@ -282,6 +301,13 @@ impl Looking<'_> {
             ..seen.clone()
         };
         Ok(Looked { snapshot, is_met })
+    }
+
+    /// What is answered of rows of groups, where so many times as many are asked for.
+    fn answered_rows(&self, rows: &RecordBatch, times: u64) -> Result<AnswerRows, TaskError> {
+        let Some(shown_as) = &self.params.shown_as else { return Ok(AnswerRows::as_written(rows.num_rows())) };
+        let most = shown_as.rows.map_or(usize::MAX, |rows| rows.saturating_mul(times) as usize);
+        Ok(shown_as.bind(rows.schema_ref()).map_err(TaskError::fatal)?.rows(rows, most, None))
     }
 
     /// As of [`Shown::chosen`].

@@ -8,7 +8,7 @@ use exobus_tables::jobs::group::sampled::{BlockGroups, MapBlocks, Telling, map_b
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::moments::{EncodedMoments, Moments, memory_bytes};
+use super::moments::{EncodedMoments, Moments, MomentsByKey, memory_bytes};
 use super::value_of;
 use crate::estimators::Totals;
 use crate::estimators::guaranteed::Range;
@@ -88,7 +88,7 @@ pub(super) struct Told {
     pub(super) has_more: bool,
 }
 
-/// What a map takes for groups that it tells of: twice as many as are told, and the keys of those that are followed.
+/// What a map takes for groups that it tells of: as many as are told of a block and of those before, and the keys of those that are followed.
 pub(super) fn told_bytes(groups_max: usize, terms: usize) -> u64 {
     memory_bytes(3 * groups_max as u64, terms)
 }
@@ -109,39 +109,54 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         followed = value_of::<Followed>(context, ARGUMENTS)?.0;
     }
     let before = memory.bytes();
-    let (mut moments, mut has_more, mut rows) = (Moments::new(terms), false, 0);
+    let (mut told, mut numbered) = (Told::default(), Moments::new(terms));
+    // Of blocks up to the last one that had more groups than are told.
+    let mut before_cut = MomentsByKey::new(terms);
     let (mut sizes, mut totals) = (sizes.into_iter(), vec![0.0; terms]);
     let each = Box::new(|block: &BlockGroups<'_>| {
         let size = sizes.next().ok_or_else(|| TaskError::fatal("there are more blocks than sizes"))?;
-        (has_more, rows) = (has_more || block.is_cut(), rows + block.rows());
-        moments.number(block.numbered());
-        memory.resize(before.max(moments.bytes()))?;
+        told.has_more |= block.is_cut();
+        told.rows += block.rows();
+        // A block that is cut has some more than are told.
+        let many = block.numbered().min(groups_max);
+        memory.resize(before.max(before_cut.bytes() + numbered.bytes_of(many)))?;
+        numbered.number(many);
         let groups = block.groups();
         for from in (0..groups.len()).step_by(GROUPS_AT_ONCE) {
             let places = from..groups.len().min(from + GROUPS_AT_ONCE);
             let columns = block.terms(places.clone());
-            for (row, place) in places.enumerate() {
-                if let Some(next) = groups.get(place + AHEAD) {
+            for (row, place) in places.enumerate().filter(|(_, place)| (groups[*place] as usize) < many) {
+                if let Some(next) = groups.get(place + AHEAD).filter(|next| (**next as usize) < many) {
                     // Those of all groups are more than the nearest caches hold.
-                    moments
-                        .numbers_of(*next as usize)
-                        .chunks(NUMBERS_OF_LINE)
-                        .for_each(|line| prefetch_value(&line[0]));
+                    let next = numbered.numbers_of(*next as usize);
+                    next.chunks(NUMBERS_OF_LINE).for_each(|line| prefetch_value(&line[0]));
                 }
                 totals.iter_mut().zip(&columns).for_each(|(total, column)| *total = column[row]);
                 said.iter().try_for_each(|said| said.check(&totals))?;
-                Totals::add_to(moments.numbers_of(groups[place] as usize), size, &totals);
+                Totals::add_to(numbered.numbers_of(groups[place] as usize), size, &totals);
             }
+        }
+        if block.is_cut() {
+            // Behind it groups are numbered anew: those of later blocks may have more rows.
+            let named = std::mem::replace(&mut numbered, Moments::new(terms)).named(block.keys());
+            memory.resize(before.max(before_cut.bytes() + 2 * named.bytes()))?;
+            before_cut.add(&named);
+            before_cut.keep_largest(groups_max);
         }
         Ok(())
     });
     let groups = map_blocks(context, blocks, Some(Telling { followed: followed.as_deref(), groups_max, each }))?;
     // Keys may be longer than was thought. They are here, in what is told and encoded.
-    memory.resize(before.max(moments.bytes() + 2 * groups.keys().map(|key| key.len() as u64).sum::<u64>()))?;
-    moments.name(groups.keys());
+    let key_bytes: u64 = groups.keys().map(|key| key.len() as u64).sum();
+    memory.resize(before.max(before_cut.bytes() + numbered.bytes() + 2 * key_bytes))?;
+    let mut moments = numbered.named(groups.keys());
     drop(groups);
-    has_more |= moments.keep_largest(groups_max);
-    write_value(context, 2, &Told { moments: moments.encode(), rows, has_more })
+    if before_cut.len() > 0 {
+        before_cut.add(&moments);
+        moments = before_cut.sorted();
+    }
+    told.has_more |= moments.keep_largest(groups_max);
+    write_value(context, 2, &Told { moments: moments.encode(), ..told })
 }
 
 #[cfg(test)]

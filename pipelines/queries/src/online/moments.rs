@@ -66,13 +66,21 @@ impl Moments {
         self.len() as u64 * GROUP_BYTES + 2 * (self.keys.capacity() + 8 * self.numbers.capacity()) as u64
     }
 
-    /// Adds groups that no block has so far, up to so many, which have no keys before they have their [names](Self::name).
-    pub(super) fn number(&mut self, groups: u32) {
-        self.numbers.resize(Totals::numbers_of(self.terms) * groups as usize, 0.0);
+    /// As of [`bytes`](Self::bytes), with so many groups that are numbered: what grows is there twice for a moment.
+    pub(super) fn bytes_of(&self, groups: usize) -> u64 {
+        let numbers = Totals::numbers_of(self.terms) * groups;
+        let grown =
+            if numbers > self.numbers.capacity() { 8 * 2 * numbers.max(2 * self.numbers.capacity()) } else { 0 };
+        self.bytes() + grown as u64
     }
 
-    /// Gives numbered groups their keys, in their order, and forgets those that no block has.
-    pub(super) fn name<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
+    /// Has so many groups, of which new ones are in no block so far. They have no keys before they are [named](Self::named).
+    pub(super) fn number(&mut self, groups: usize) {
+        self.numbers.resize(Totals::numbers_of(self.terms) * groups, 0.0);
+    }
+
+    /// Numbered groups with their keys, in their order, without those that no block has.
+    pub(super) fn named<'a>(mut self, keys: impl Iterator<Item = &'a [u8]>) -> Self {
         let many = Totals::numbers_of(self.terms);
         let mut met = 0;
         for (group, key) in keys.take(self.numbers.len() / many).enumerate() {
@@ -84,6 +92,7 @@ impl Moments {
             }
         }
         self.numbers.truncate(many * met);
+        self
     }
 
     /// Adds a group that no block has so far.
@@ -204,6 +213,14 @@ impl MomentsByKey {
             for (here, bytes) in here.into_iter().flatten().zip(of_group.as_chunks().0) {
                 *here += f64::from_le_bytes(*bytes);
             }
+        }
+    }
+
+    /// Adds what is known of these.
+    pub(super) fn add(&mut self, other: &Moments) {
+        for (group, of_group) in other.numbers.chunks_exact(Totals::numbers_of(other.terms)).enumerate() {
+            let here = self.find_or_add(other.key(group));
+            self.moments.numbers_of(here).iter_mut().zip(of_group).for_each(|(here, more)| *here += more);
         }
     }
 
@@ -339,7 +356,7 @@ mod tests {
         Totals::add_to(some.numbers_of(1), 10.0, &[3.0, 6.0]);
         some.number(4);
         Totals::add_to(some.numbers_of(3), 10.0, &[5.0, 9.0]);
-        some.name(["a", "b", "c", "d"].map(str::as_bytes).into_iter());
+        let some = some.named(["a", "b", "c", "d"].map(str::as_bytes).into_iter());
         let totals = some.totals();
         assert_eq!((keys(&some), totals[0].sum(0), totals[1].sum(1)), (vec!["b", "d"], 3.0, 9.0));
     }

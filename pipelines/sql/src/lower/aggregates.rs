@@ -8,7 +8,7 @@ use datafusion_common::{Column, DFSchema, ScalarValue};
 use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams, BinaryExpr, InList};
 use datafusion_expr::{Expr, ExprSchemable as _, Operator, cast, lit, logical_plan, when};
 use exobus_queries::online::{OfAggregates, OnlineKey, OnlineValue};
-use exobus_tables::aggregates::{Aggregate, Function};
+use exobus_tables::aggregates::{Aggregate, Estimated, Function};
 use exobus_tables::expression::Expression;
 
 use super::projected::Projected;
@@ -219,6 +219,17 @@ impl Group {
         })
     }
 
+    /// Whether some of these are of an aggregate, or what the step itself chooses groups by is one, that is known when everything was read.
+    pub(super) fn is_chosen_at_the_end<'a>(&self, mut by: impl Iterator<Item = &'a Expr>) -> bool {
+        let at_the_end =
+            self.aggregates.iter().filter(|aggregate| aggregate.function.estimated() == Estimated::AtTheEnd);
+        let at_the_end: Vec<&str> = at_the_end.map(|aggregate| aggregate.name.as_str()).collect();
+        let is_of = |name: &str| at_the_end.contains(&name);
+        let having = self.having.iter().flat_map(|having| having.columns());
+        let order_by = self.top.iter().flat_map(|top| &top.order_by).map(|key| key.column.as_str());
+        having.chain(order_by).any(is_of) || by.any(|expr| expr.column_refs().iter().any(|column| is_of(&column.name)))
+    }
+
     /// An expression over what is written of groups, as what is computed of their aggregates; `None`: estimates are not computed so. A quotient of whole numbers is cut off, which no estimate is.
     fn of_aggregates(&self, expr: &Expr, schema: &Schema) -> Option<OfAggregates> {
         let of = |expr: &Expr| self.of_aggregates(expr, schema).map(Box::new);
@@ -231,10 +242,12 @@ impl Group {
             Expr::Column(column) => {
                 OfAggregates::Aggregate(self.aggregates.iter().position(|aggregate| aggregate.name == column.name)?)
             }
-            Expr::Literal(value, _) => match value.cast_to(&DataType::Float64).ok()? {
-                ScalarValue::Float64(Some(value)) => OfAggregates::Number(value),
-                _ => return None,
-            },
+            Expr::Literal(value, _) if value.data_type().is_numeric() => {
+                match value.cast_to(&DataType::Float64).ok()? {
+                    ScalarValue::Float64(Some(value)) => OfAggregates::Number(value),
+                    _ => return None,
+                }
+            }
             Expr::Cast(cast) if self.cast_of(expr).is_some() || is_number(cast.field.data_type()) => *of(&cast.expr)?,
             Expr::Negative(one) => OfAggregates::Difference(Box::new(OfAggregates::Number(0.0)), of(one)?),
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {

@@ -16,7 +16,7 @@ use datafusion_common::Column;
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_expr::expr::{self, WindowFunction};
 use datafusion_expr::logical_plan::{FetchType, Filter, Limit, Projection, SkipType, Sort, Window};
-use datafusion_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Expr, LogicalPlan, Operator, SortExpr, WindowFunctionDefinition, lit};
 use exobus_queries::online::OnlineAnswer;
 use exobus_tables::aggregates::{Aggregate, Function};
@@ -240,7 +240,10 @@ impl<'a> Lowering<'a> {
                 Origin::Steps(steps) => steps.clone(),
                 Origin::Table(_) => Vec::new(),
             };
-            let is_as_it_was = |step: &usize| !matches!(&self.drafts[*step], Draft::Group(Group { top: Some(_), .. }));
+            let is_as_it_was = |step: &usize| match &self.drafts[*step] {
+                Draft::Group(Group { having, top, .. }) => having.is_none() && top.is_none(),
+                _ => true,
+            };
             if steps.iter().all(is_as_it_was) || matches!(plan, LogicalPlan::Sort(_)) {
                 self.shared.extend(steps);
                 return Ok(known.clone());
@@ -578,19 +581,24 @@ impl<'a> Lowering<'a> {
         if ordered.is_some() && !relation.keep.is_empty() {
             return Err("groups are left out behind their order");
         }
-        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        let (mut key, mut values) = (Vec::new(), Vec::new());
         for (name, column) in names.iter().zip(&columns) {
             match group.answered(column, &of_groups.schema).ok_or(NO_GROUPS)? {
-                AnswerColumn::Key(key) => keys.push((name.clone(), key)),
+                AnswerColumn::Key(of) => key.push((name.clone(), of)),
                 AnswerColumn::Value(value) => values.push((name.clone(), value)),
             }
         }
         let mut known = Projected::default();
         names.iter().zip(columns).for_each(|(name, column)| known.push(name.clone(), column));
-        let stays = conjunction(of_groups.keep.iter().cloned()).map(|stays| known.add_apart(&stays, "stays", false));
-        let order_by = ordered.map_or(Vec::new(), |ordered| self::keys(&ordered.order, &mut known));
-        let rows = Relation { keep: Vec::new(), ..of_groups.clone() }.read(known).rows().map_err(|_| NO_GROUPS)?;
-        Ok(OnlineAnswer { keys, values, computed: rows.computed, stays, order_by, rows: relation.slice.rows })
+        let order_by = ordered.map_or(Vec::new(), |ordered| keys(&ordered.order, &mut known));
+        // By these it is chosen which groups are answered.
+        let of_order = ordered.filter(|_| relation.slice.rows.is_some()).map_or(&[][..], |ordered| &ordered.order);
+        if group.is_chosen_at_the_end(of_groups.keep.iter().chain(of_order.iter().map(|ordered| &ordered.expr))) {
+            return Err("which groups are answered follows from aggregates that are known when everything was read");
+        }
+        let rows = of_groups.clone().read(known).rows().map_err(|_| NO_GROUPS)?;
+        let (filter, computed, limit) = (rows.filter, rows.computed, relation.slice.rows);
+        Ok(OnlineAnswer { keys: key, values, filter, computed, order_by, rows: limit })
     }
 
     /// Calls what the last step says of groups as the answer does, where that is all that is done of it.

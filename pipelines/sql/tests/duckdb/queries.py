@@ -136,6 +136,9 @@ class Draft:
 
 
 # What was wrong once, and what random queries seldom are.
+# At the end of a query whose rows are compared in their order.
+IN_ORDER = "/* in order */"
+
 FIXED = [
     # A decimal beside a float that no decimal has room for.
     "SELECT count(*) FILTER (WHERE price * 1e-18 > 0.0) AS a, count(*) FILTER (WHERE price * 1e18 > 0.5) AS b, sum(coalesce(price * 1e18, 0.5)) AS c, max(greatest(price * 1e-18, -0.5)) AS d, count(nullif(price * 1e18, 0.5)) AS e FROM t",
@@ -165,6 +168,13 @@ FIXED = [
     "SELECT k, price FROM (SELECT k, price, id FROM t ORDER BY price DESC NULLS LAST, id LIMIT 50) AS a WHERE k > 3",
     "SELECT k, percentile_cont(0.9) WITHIN GROUP (ORDER BY price) AS p, percentile_cont(0.9) WITHIN GROUP (ORDER BY id DESC) AS q, percentile_cont(0.3) WITHIN GROUP (ORDER BY CAST(id AS DOUBLE) DESC) FILTER (WHERE id < 300) AS r FROM t GROUP BY k",
     "SELECT id, city ~~ 'o%' AS a, city !~~ '_o%' AS b, city LIKE replace(city, 'o', '_') AS c, d < TIMESTAMP '1500-01-01 00:00:00' AS e FROM t WHERE d < TIMESTAMP '2024-09-01 12:00:00' OR city LIKE 'r!%%' ESCAPE '!'",
+    "SELECT upper(city) AS c, count(*) % 7 AS m, round(avg(price), 1) AS a, 'x' AS x, CASE WHEN sum(price) > 100 THEN city ELSE 'less' END AS w FROM t GROUP BY city HAVING count(*) % 2 = 1 OR city = 'oslo' ORDER BY round(avg(price), 1) DESC, c /* in order */",
+    "SELECT k + 1 AS next, sum(price) / count(price) AS m, k FROM t GROUP BY k ORDER BY sum(price) / count(price) DESC, k LIMIT 5 /* in order */",
+    "SELECT k FROM t GROUP BY k HAVING sqrt(count(*)) > 5 ORDER BY count(*) * 2, k LIMIT 3 /* in order */",
+    "SELECT count(*) AS n, k FROM t GROUP BY k ORDER BY k LIMIT 0",
+    "SELECT k, 1000 % (count(*) - 238) AS q FROM t GROUP BY k HAVING abs(count(*) - 238) > 0 ORDER BY k /* in order */",
+    # Groups are left out in the first place, and not in the second one.
+    "WITH g AS (SELECT k, count(*) AS n FROM t GROUP BY k) SELECT a.k, b.k AS l, b.n FROM (SELECT k FROM g WHERE n > 34 ORDER BY n % 3, k LIMIT 3) AS a RIGHT JOIN g AS b ON a.k = b.k",
     "SELECT k, max(price) FROM t GROUP BY k HAVING max(price) > (SELECT avg(price) FROM t)",
     "SELECT " + " + ".join(["k"] * 40) + " AS s FROM t WHERE " + " OR ".join(f"id = {at * 7}" for at in range(300)),
 ]
@@ -277,7 +287,7 @@ def main():
         make(connection, folder, rng)
         print(json.dumps({"tables": TABLES}))
         for sql in FIXED:
-            print(json.dumps({"sql": sql, "ordered": "ORDER BY" in sql.split("FROM t")[-1] and "GROUP BY k HAVING" not in sql and ") AS" not in sql, "rows": answer(connection, sql)}))
+            print(json.dumps({"sql": sql, "ordered": "ORDER BY" in sql.split("FROM t")[-1] and "GROUP BY k HAVING" not in sql and ") AS" not in sql or sql.endswith(IN_ORDER), "rows": answer(connection, sql)}))
         while count > 0:
             sql, ordered = drawn(rng)
             try:

@@ -178,14 +178,25 @@ impl ComputedRows {
         Ok(Self(Computing { columns, computation, beside }))
     }
 
-    /// Of each of these rows.
+    /// Which of these rows stay; `None`: all.
+    ///
+    /// # Errors
+    /// [`TableError::NotComputed`]: a value of which that cannot be said.
+    pub fn kept(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, TableError> {
+        self.0.kept(&self.seen(rows)?)
+    }
+
+    /// Of each of these rows, which stay.
     ///
     /// # Errors
     /// [`TableError::NotComputed`]: a value of which a column cannot be computed.
     pub fn of(&self, rows: &RecordBatch) -> Result<RecordBatch, TableError> {
+        self.0.compute(&self.seen(rows)?)
+    }
+
+    fn seen(&self, rows: &RecordBatch) -> Result<RecordBatch, TableError> {
         let columns = self.0.columns.fields().iter().map(|field| rows.schema_ref().index_of(field.name()));
-        let read = rows.project(&columns.collect::<Result<Vec<_>, _>>()?)?;
-        self.0.compute(&self.0.seen(&read)?)
+        self.0.seen(&rows.project(&columns.collect::<Result<Vec<_>, _>>()?)?)
     }
 }
 

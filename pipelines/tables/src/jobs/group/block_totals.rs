@@ -32,6 +32,8 @@ pub(super) struct BlockTotals {
     met: Vec<u32>,
     counts: Vec<u64>,
     accumulators: Vec<Box<dyn Accumulator>>,
+    /// So many places there have been at most: accumulators have room for these.
+    sized: usize,
     /// Of the rows of a message their groups, and the places of these.
     numbers: Vec<u32>,
     placed: Vec<u32>,
@@ -51,6 +53,7 @@ impl BlockTotals {
             met: Vec::new(),
             counts: Vec::new(),
             accumulators: grouping.accumulators()?,
+            sized: 0,
             numbers: Vec::new(),
             placed: Vec::new(),
             marks: Marks::default(),
@@ -172,6 +175,12 @@ impl BlockTotals {
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.clear());
     }
 
+    /// Forgets all groups, where no block is under way.
+    pub(super) fn forget(&mut self) {
+        self.groups.clear();
+        self.places.clear();
+    }
+
     /// Gives groups of rows their places, and counts the rows.
     fn place(&mut self, numbers: &[u32]) {
         let Self { groups, places, met, counts, placed, .. } = self;
@@ -188,6 +197,7 @@ impl BlockTotals {
             *place
         }));
         let met = met.len();
+        self.sized = self.sized.max(met);
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.resize(met));
     }
 
@@ -200,8 +210,8 @@ impl BlockTotals {
     /// What so many rows take beside keys, at most: what grows is there twice for a moment.
     fn more_bytes(&self, rows: usize) -> u64 {
         let states: u64 = self.accumulators.iter().map(|accumulator| accumulator.bytes()).sum();
-        let grows = self.met.len() + rows > self.counts.capacity();
-        let grown = if grows { 2 * states + (2 * GROUP_BYTES * (self.met.len() + rows)) as u64 } else { 0 };
+        let all = self.met.len() + rows;
+        let grown = if all > self.sized { 2 * states + (2 * GROUP_BYTES * all) as u64 } else { 0 };
         let places = if self.groups.len() + rows > self.places.capacity() { 8 * (self.groups.len() + rows) } else { 0 };
         grown + (places + ROW_BYTES * rows) as u64 + STATE_BYTES * (rows * self.accumulators.len()) as u64
     }

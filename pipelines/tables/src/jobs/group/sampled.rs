@@ -157,14 +157,18 @@ pub fn map_blocks(
     Ok(NumberedGroups(map_pieces(context, params.0, telling)?))
 }
 
-/// The groups that [`BlockGroups`] have told of.
+/// The groups that have numbers when all blocks were read.
 pub struct NumberedGroups(Option<BlockTotals>);
 
 impl NumberedGroups {
     /// The bytes that tell each group from others, in the order of their numbers.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().flat_map(|totals| (0..totals.groups().len() as u32).map(|group| totals.groups().key(group)))
+        self.0.iter().flat_map(keys_of)
     }
+}
+
+fn keys_of(totals: &BlockTotals) -> impl Iterator<Item = &[u8]> {
+    (0..totals.groups().len() as u32).map(|group| totals.groups().key(group))
 }
 
 /// Calls `each` with rows that are to be written, until it says that it has seen enough. `layout`: the argument that is their layout; all arguments from `first` on, which are streams, have rows.
@@ -192,7 +196,7 @@ pub fn read_rows(
     Ok(())
 }
 
-/// The groups of a block. They have numbers, which are the same in all blocks of a task: the places of those that are [followed](Telling::followed), else those in which they were met.
+/// The groups of a block. They have numbers, which are the same in all blocks of a task: the places of those that are [followed](Telling::followed), else in the order in which they were met. Behind a block that [is cut](Self::is_cut) they are numbered anew.
 pub struct BlockGroups<'a> {
     totals: &'a BlockTotals,
     rows: usize,
@@ -216,8 +220,13 @@ impl BlockGroups<'_> {
     }
 
     /// How many groups have numbers.
-    pub fn numbered(&self) -> u32 {
-        self.totals.groups().len() as u32
+    pub fn numbered(&self) -> usize {
+        self.totals.groups().len()
+    }
+
+    /// The bytes that tell each of these from others, in the order of their numbers.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        keys_of(self.totals)
     }
 
     /// The terms of those at these places among [`groups`](Self::groups), from which aggregates are estimated, a column for each: how many rows there are, and then those of each aggregate ([`estimated`]).
@@ -313,6 +322,9 @@ impl<'a> OfBlocks<'a> {
         self.combines = self.may_combine && !self.is_cut && REDUCTION_MIN * groups <= self.rows as u64;
         self.rows = 0;
         self.totals.clear();
+        if std::mem::take(&mut self.is_cut) {
+            self.totals.forget();
+        }
         Ok(told)
     }
 
