@@ -231,7 +231,9 @@ impl MomentsByKey {
             let Self { moments: Moments { keys, ends, .. }, table, hasher } = self;
             let hash = |group: &u32| hasher.hash_one(key_of(keys, ends, *group as usize));
             table.clear();
-            (0..ends.len() as u32).for_each(|group| drop(table.insert_unique(hash(&group), group, hash)));
+            for group in 0..ends.len() as u32 {
+                table.insert_unique(hash(&group), group, hash);
+            }
         }
         is_less
     }

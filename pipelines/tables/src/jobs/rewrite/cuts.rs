@@ -44,9 +44,9 @@ impl LookedAt {
     pub(in crate::jobs) const FOR_FILES: Self = Self { batches: 8, rows: BATCH_ROWS_MAX as u64, apart: None };
     /// For partitions of groups: these are many and small, so nearly all rows would be read.
     pub(in crate::jobs) const FOR_GROUPS: Self = Self { batches: 8, rows: 4096, apart: None };
-    /// The same where so many partitions would be enough for memory: of a table that is in order twice as many parts are told apart. To tell more of them apart costs more than it is good for: for some rows of a split its dictionaries are unpacked.
+    /// The same where so many partitions would be enough for memory: of a table that is in order as many parts are told apart. To tell more of them apart costs more than it is good for: for some rows of a split its dictionaries are unpacked.
     pub(in crate::jobs) fn for_few_groups(partitions: u64) -> Self {
-        Self { batches: 1, apart: Some(u32::try_from(2 * partitions).unwrap_or(u32::MAX)), ..Self::FOR_GROUPS }
+        Self { batches: 1, apart: Some(u32::try_from(partitions).unwrap_or(u32::MAX)), ..Self::FOR_GROUPS }
     }
 
     /// How many of so many splits are looked at: no more than have a batch that is, if all have as many.
