@@ -96,6 +96,16 @@ fn what_is_computed_of_groups_is_computed_of_estimates_until_they_are_known() {
     let row = |group: &Value| json!({ "town": group["key"][0], "part": group["values"][0]["estimate"] });
     let last: Vec<Value> = shown.last().unwrap()["groups"].as_array().unwrap().iter().map(row).collect();
     assert_eq!((rows.len(), &last), (2, rows));
+    // One of which something cannot be computed yet is shown behind the others, and is waited for.
+    for order in ["", "ORDER BY city DESC", "ORDER BY sqrt(count(*) - 5990), city"] {
+        let text =
+            format!("SELECT city, avg(price) AS mean, sqrt(count(*) - 5990) AS root FROM 'in' GROUP BY city {order}");
+        let (looks, answer) = looks(&scratch, &text, &["--until", "error=90%"]);
+        assert_eq!(answer["rows"].as_array().unwrap().len(), 3, "{answer}");
+        for look in looks {
+            assert_eq!(look["groups"].as_array().unwrap().len(), 3, "{text}: {look}");
+        }
+    }
     // What is known at the end chooses no groups before.
     for choice in [
         "HAVING coalesce(max(price), 0.0) < 1000.0",

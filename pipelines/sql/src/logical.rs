@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
-use datafusion_expr::{Expr, LogicalPlan};
+use datafusion_common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion_common::{DataFusionError, ScalarValue};
+use datafusion_expr::logical_plan::Limit;
+use datafusion_expr::{Expr, LogicalPlan, lit};
 use datafusion_optimizer::{
-    Analyzer, Optimizer, OptimizerContext, OptimizerRule, decorrelate_lateral_join::DecorrelateLateralJoin,
-    decorrelate_predicate_subquery::DecorrelatePredicateSubquery, eliminate_cross_join::EliminateCrossJoin,
-    eliminate_duplicated_expr::EliminateDuplicatedExpr, eliminate_group_by_constant::EliminateGroupByConstant,
-    eliminate_outer_join::EliminateOuterJoin, extract_equijoin_predicate::ExtractEquijoinPredicate,
-    optimize_projections::OptimizeProjections, optimize_unions::OptimizeUnions, push_down_filter::PushDownFilter,
-    push_down_limit::PushDownLimit, replace_distinct_aggregate::ReplaceDistinctWithAggregate,
-    rewrite_set_comparison::RewriteSetComparison, scalar_subquery_to_join::ScalarSubqueryToJoin,
-    simplify_expressions::SimplifyExpressions,
+    Analyzer, ApplyOrder, Optimizer, OptimizerConfig, OptimizerContext, OptimizerRule,
+    decorrelate_lateral_join::DecorrelateLateralJoin, decorrelate_predicate_subquery::DecorrelatePredicateSubquery,
+    eliminate_cross_join::EliminateCrossJoin, eliminate_duplicated_expr::EliminateDuplicatedExpr,
+    eliminate_group_by_constant::EliminateGroupByConstant, eliminate_outer_join::EliminateOuterJoin,
+    extract_equijoin_predicate::ExtractEquijoinPredicate, optimize_projections::OptimizeProjections,
+    optimize_unions::OptimizeUnions, push_down_filter::PushDownFilter, push_down_limit::PushDownLimit,
+    replace_distinct_aggregate::ReplaceDistinctWithAggregate, rewrite_set_comparison::RewriteSetComparison,
+    scalar_subquery_to_join::ScalarSubqueryToJoin, simplify_expressions::SimplifyExpressions,
 };
 use datafusion_sql::planner::{NullOrdering, ParserOptions, SqlToRel};
 use datafusion_sql::sqlparser::ast::Statement;
@@ -129,6 +131,7 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(RewriteSetComparison::new()),
         Arc::new(OptimizeUnions::new()),
         Arc::new(SimplifyExpressions::new()),
+        Arc::new(NoRowOfAll),
         Arc::new(ReplaceDistinctWithAggregate::new()),
         Arc::new(DecorrelatePredicateSubquery::new()),
         Arc::new(ScalarSubqueryToJoin::new()),
@@ -142,6 +145,41 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(EliminateGroupByConstant::new()),
         Arc::new(OptimizeProjections::new()),
     ]
+}
+
+/// Leaves the one row out that aggregates of all rows are, where a constant condition says so. (Another rule would have it leave out the rows that are aggregated, as it names none of their columns: then that row is there, of none.)
+#[derive(Debug)]
+struct NoRowOfAll;
+
+impl OptimizerRule for NoRowOfAll {
+    fn name(&self) -> &str {
+        "no_row_of_all"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>, DataFusionError> {
+        let LogicalPlan::Filter(filter) = &plan else { return Ok(Transformed::no(plan)) };
+        let Expr::Literal(value, _) = &filter.predicate else { return Ok(Transformed::no(plan)) };
+        let mut below = filter.input.as_ref();
+        while let LogicalPlan::Projection(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Filter(_) = below
+        {
+            below = below.inputs()[0];
+        }
+        match below {
+            LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
+                let rows = if *value == ScalarValue::Boolean(Some(true)) { 1_i64 } else { 0 };
+                let (skip, fetch) = (None, Some(Box::new(lit(rows))));
+                Ok(Transformed::yes(LogicalPlan::Limit(Limit { skip, fetch, input: filter.input.clone() })))
+            }
+            _ => Ok(Transformed::no(plan)),
+        }
+    }
 }
 
 /// With the name that is most like one, where no function has it.

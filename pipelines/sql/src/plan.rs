@@ -192,9 +192,9 @@ impl Plan {
                 let is_as_written = rows.computed.is_none() && rows.select.is_none() && rows.filter.is_none();
                 match online {
                     _ if slice.skip > 0 => Err("OFFSET leaves out rows of which is not known yet which they are"),
-                    _ if is_as_written && !is_in_order && slice.is_all() => Ok(None),
-                    Ok(online) => Ok(Some(online)),
                     Err(why) => Err(why),
+                    Ok(_) if is_as_written && !is_in_order && slice.is_all() => Ok(None),
+                    Ok(online) => Ok(Some(online)),
                 }
             }
             _ => Err(match self.steps.first() {

@@ -314,7 +314,11 @@ impl Run<'_> {
             }
         }
         let answered = self.answer(plan, (0, 0), self.params.online.zip(plan.online().ok())).await?;
-        Ok(Answered { not_online: why.filter(|_| self.params.online.is_some()), ..answered })
+        let not_online = why.zip(self.params.online).map(|(why, online)| match online.until {
+            None => why,
+            Some(until) => format!("{why}; {until} was not waited for"),
+        });
+        Ok(Answered { not_online, ..answered })
     }
 
     /// Does the steps of a plan which write what a later one looks up: how many they are, how many rows of tables they have read, and what it takes to look rows up.

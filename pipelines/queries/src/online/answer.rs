@@ -1,12 +1,10 @@
 //! What is answered of groups, where that is more than what is written of them: which of them, in which order, and what is computed of what tells them apart and of their aggregates.
 
-use arrow_select::concat::concat_batches;
-use arrow_select::filter::filter_record_batch;
 use exobus_tables::TableError;
-use exobus_tables::arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch};
+use exobus_tables::arrow_array::{ArrayRef, RecordBatch};
 use exobus_tables::arrow_schema::Schema;
-use exobus_tables::expression::{Bound, Expression};
-use exobus_tables::reading::{Computed, ComputedRows};
+use exobus_tables::expression::Expression;
+use exobus_tables::reading::{Computed, InMemory, SeenRows};
 use exobus_tables::semantics::{KeyColumn, KeyEncoder};
 use serde::{Deserialize, Serialize};
 
@@ -87,17 +85,15 @@ impl OnlineAnswer {
     /// # Errors
     /// It is of other columns.
     pub(super) fn bind(&self, written: &Schema) -> Result<BoundAnswer<'_>, TableError> {
-        let filter = self.filter.as_ref().map(|filter| filter.bind(written)).transpose()?;
-        let computed = self.computed.as_ref().map(|computed| ComputedRows::new(computed, written)).transpose()?;
-        Ok(BoundAnswer { answer: self, filter, computed })
+        let groups = InMemory::new(self.filter.as_ref(), self.computed.as_ref(), written)?;
+        Ok(BoundAnswer { answer: self, groups })
     }
 }
 
 /// An answer of groups that are written with certain columns.
 pub(super) struct BoundAnswer<'a> {
     answer: &'a OnlineAnswer,
-    filter: Option<Bound>,
-    computed: Option<ComputedRows>,
+    groups: InMemory,
 }
 
 /// What is answered of some groups.
@@ -111,77 +107,59 @@ pub(super) struct AnswerRows {
     pub(super) why: Option<TableError>,
 }
 
+/// Where a group is in the order of an answer: those of which something cannot be computed are behind all others.
+pub(super) type Order = (bool, Vec<u8>);
+
 /// A group that is answered.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerRow {
-    /// What it is ordered by.
-    pub(super) order: Vec<u8>,
+    /// Where it is.
+    pub(super) order: Order,
     /// Its row among those that are written.
     pub(super) written: usize,
     /// Its row among those that are computed; `None`: it cannot be computed.
     pub(super) computed: Option<usize>,
 }
 
-/// What is computed of rows, and which of these that is of: of those that are left out nothing is.
-struct Part {
-    computed: Option<RecordBatch>,
-    rows: Vec<usize>,
-}
-
 impl BoundAnswer<'_> {
-    /// What is answered of rows of groups as they are written: no more than `most`, and none that is not before `last` in their order. A group of which something cannot be computed is no error, as it may
-    /// be none of the answer; where it would be needed to say which groups are answered, this is not.
-    pub(super) fn rows(&self, written: &RecordBatch, most: usize, last: Option<&[u8]>) -> AnswerRows {
-        let (part, failed, why) = match self.computed(written) {
-            Ok(part) => (part, Vec::new(), None),
-            Err(why) => {
-                let (part, failed) = self.one_by_one(written);
-                (part, failed, Some(why))
-            }
+    /// What is answered of rows of groups as they are written: no more than `most`, and none that is not before `last` in their order. A group of which something cannot be computed is no error here, as in the end it may
+    /// be none of the answer: it is behind the others.
+    pub(super) fn rows(&self, written: &RecordBatch, most: usize, last: Option<&Order>) -> AnswerRows {
+        let SeenRows { rows, computed, failed, why } = self.groups.see(written);
+        let answered = match self.answer.order_by.is_empty() {
+            true => Ok((0..rows.len()).take(most).map(|at| ((false, Vec::new()), at)).collect()),
+            false => self.ordered(written, (computed.as_ref(), &rows), most, last),
         };
-        let Part { computed, rows } = part;
-        let row = |(at, written): (usize, &usize)| AnswerRow {
-            order: Vec::new(),
-            written: *written,
-            computed: computed.is_some().then_some(at),
-        };
-        let answered: Vec<AnswerRow> = match self.ordered(written, (computed.as_ref(), &rows), most, last) {
-            Ok(Some(ordered)) => ordered,
-            Ok(None) => {
-                let mut all: Vec<AnswerRow> = rows.iter().enumerate().map(row).collect();
-                if !self.answer.chooses() {
-                    all.extend(failed.into_iter().map(|written| AnswerRow {
-                        order: Vec::new(),
-                        written,
-                        computed: None,
-                    }));
-                    all.sort_by_key(|row| row.written);
-                }
-                all.truncate(most);
-                all
-            }
+        let answered: Vec<(Order, usize)> = match answered {
+            Ok(answered) => answered,
             Err(why) => return AnswerRows { computed: None, rows: Vec::new(), why: Some(why) },
         };
-        AnswerRows { computed, rows: answered, why }
+        let is_computed = computed.is_some();
+        let row =
+            |(order, at): (Order, usize)| AnswerRow { order, written: rows[at], computed: is_computed.then_some(at) };
+        let behind = |written| AnswerRow { order: (true, Vec::new()), written, computed: None };
+        let mut rows: Vec<AnswerRow> = answered.into_iter().map(row).chain(failed.into_iter().map(behind)).collect();
+        if self.answer.order_by.is_empty() && !self.answer.chooses() {
+            rows.sort_by_key(|row| row.written);
+        }
+        rows.truncate(most);
+        AnswerRows { computed, rows, why }
     }
 
-    /// The first rows of the order; `None`: there is none.
+    /// The first of some rows in their order, by their places.
     fn ordered(
         &self,
         written: &RecordBatch,
         (computed, rows): (Option<&RecordBatch>, &[usize]),
         most: usize,
-        last: Option<&[u8]>,
-    ) -> Result<Option<Vec<AnswerRow>>, TableError> {
-        if self.answer.order_by.is_empty() {
-            return Ok(None);
-        }
+        last: Option<&Order>,
+    ) -> Result<Vec<(Order, usize)>, TableError> {
         let seen = computed.unwrap_or(written);
         let keys = KeyEncoder::new(seen.schema_ref(), &self.answer.order_by)?.encode(seen)?;
-        // Of each group its row among what is ordered.
-        let at = |place: &usize| if computed.is_some() { *place } else { rows[*place] };
-        let order = |one: &usize, other: &usize| keys.get(at(one)).cmp(keys.get(at(other))).then(one.cmp(other));
-        let is_before = |place: &usize| last.is_none_or(|last| keys.get(at(place)) < last);
+        let key = |place: usize| keys.get(if computed.is_some() { place } else { rows[place] });
+        let order = |one: &usize, other: &usize| key(*one).cmp(key(*other)).then(one.cmp(other));
+        let is_before =
+            |place: &usize| last.is_none_or(|(is_behind, last)| *is_behind || key(*place) < last.as_slice());
         let mut places: Vec<usize> = (0..rows.len()).filter(is_before).collect();
         if most < places.len() {
             if most > 0 {
@@ -190,56 +168,14 @@ impl BoundAnswer<'_> {
             places.truncate(most);
         }
         places.sort_unstable_by(order);
-        let row = |place: usize| AnswerRow {
-            order: keys.get(at(&place)).to_vec(),
-            written: rows[place],
-            computed: computed.is_some().then_some(place),
-        };
-        Ok(Some(places.into_iter().map(row).collect()))
-    }
-
-    fn computed(&self, written: &RecordBatch) -> Result<Part, TableError> {
-        let (mut batch, mut rows) = (written.clone(), (0..written.num_rows()).collect::<Vec<_>>());
-        let mut keep = |batch: &mut RecordBatch, kept: Option<BooleanArray>| {
-            let Some(kept) = kept else { return Ok(()) };
-            let is_kept = |at: usize| kept.is_valid(at) && kept.value(at);
-            *batch = filter_record_batch(batch, &kept)?;
-            let mut at = 0..kept.len();
-            rows.retain(|_| at.next().is_some_and(is_kept));
-            Ok::<_, TableError>(())
-        };
-        if let Some(filter) = &self.filter {
-            let kept = filter.evaluate(&batch)?;
-            keep(&mut batch, Some(kept))?;
-        }
-        let Some(computed) = &self.computed else { return Ok(Part { computed: None, rows }) };
-        let kept = computed.kept(&batch)?;
-        keep(&mut batch, kept)?;
-        Ok(Part { computed: Some(computed.of(&batch)?), rows })
-    }
-
-    /// The same row by row, and the rows of which it cannot be computed.
-    fn one_by_one(&self, written: &RecordBatch) -> (Part, Vec<usize>) {
-        let (mut batches, mut rows, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-        for row in 0..written.num_rows() {
-            match self.computed(&written.slice(row, 1)) {
-                Ok(part) if part.rows.is_empty() => {}
-                Ok(part) => {
-                    batches.extend(part.computed);
-                    rows.push(row);
-                }
-                Err(_) => failed.push(row),
-            }
-        }
-        let computed = batches.first().and_then(|first| concat_batches(first.schema_ref(), &batches).ok());
-        (Part { computed, rows }, failed)
+        Ok(places.into_iter().map(|place| ((false, key(place).to_vec()), place)).collect())
     }
 }
 
 impl AnswerRows {
     /// All of them, of which nothing is computed.
     pub(super) fn as_written(rows: usize) -> Self {
-        let row = |written| AnswerRow { order: Vec::new(), written, computed: None };
+        let row = |written| AnswerRow { order: (false, Vec::new()), written, computed: None };
         Self { computed: None, rows: (0..rows).map(row).collect(), why: None }
     }
 

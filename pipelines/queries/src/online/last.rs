@@ -8,7 +8,7 @@ use exobus_tables::arrow_array::RecordBatch;
 use exobus_tables::jobs::group::sampled::{columns_of, read_rows};
 use serde::{Deserialize, Serialize};
 
-use super::answer::{AnswerRows, BoundAnswer, OnlineAnswer};
+use super::answer::{AnswerRows, BoundAnswer, OnlineAnswer, Order};
 use super::columns::{ShownColumn, has_room, key_columns, known_columns, known_value, shown_key};
 use crate::snapshot::{SHOWN_MAX, ShownGroup, ShownValue, Snapshot};
 
@@ -50,7 +50,7 @@ struct First<'a> {
     /// Bound to what is written.
     bound: Option<BoundAnswer<'a>>,
     /// Those of the rows that were added, in their order, and what they are ordered by.
-    groups: Vec<(Vec<u8>, ShownGroup)>,
+    groups: Vec<(Order, ShownGroup)>,
 }
 
 impl First<'_> {
@@ -63,7 +63,7 @@ impl First<'_> {
         let is_ordered = shown_as.is_some_and(|shown_as| !shown_as.order_by.is_empty());
         let most = shown_as.and_then(|shown_as| shown_as.rows).map_or(SHOWN_MAX, |rows| SHOWN_MAX.min(rows as usize));
         // Of those that are ordered alike the first ones stay.
-        let last = groups.last().filter(|_| is_ordered && groups.len() == most).map(|(last, _)| last.as_slice());
+        let last = groups.last().filter(|_| is_ordered && groups.len() == most).map(|(last, _)| last);
         let answered = match bound {
             None => AnswerRows::as_written(rows.num_rows()),
             Some(bound) => bound.rows(rows, most, last),

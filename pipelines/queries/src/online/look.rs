@@ -249,8 +249,8 @@ impl Looking<'_> {
             ranked.sort_by(|one, other| rows[*other].total_cmp(&rows[*one]));
         }
         let is_met = goal.is_some_and(|goal| {
-            // Of groups that are not followed nothing is known, and nobody knows which are asked for where that is known in the end.
-            if goal.all && self.is_cut || self.params.is_chosen_at_the_end() {
+            // Of groups that are not followed nothing is known, and nobody knows which are asked for where that is known in the end or cannot be computed.
+            if goal.all && self.is_cut || self.params.is_chosen_at_the_end() || answered.why.is_some() {
                 return false;
             }
             let judged = goal.judged(ranked.len(), is_of_first.then_some(ranked.len()));

@@ -173,6 +173,10 @@ FIXED = [
     "SELECT k FROM t GROUP BY k HAVING sqrt(count(*)) > 5 ORDER BY count(*) * 2, k LIMIT 3 /* in order */",
     "SELECT count(*) AS n, k FROM t GROUP BY k ORDER BY k LIMIT 0",
     "SELECT k, 1000 % (count(*) - 238) AS q FROM t GROUP BY k HAVING abs(count(*) - 238) > 0 ORDER BY k /* in order */",
+    "SELECT count(*) AS n FROM t HAVING false",
+    "SELECT sum(price) AS s FROM t HAVING 1 = 2 OR NULL",
+    "SELECT n + 1 AS m FROM (SELECT count(*) AS n FROM t HAVING 1 < 2) AS a WHERE n >= 0",
+    "SELECT (SELECT count(*) FROM t HAVING false) AS n, count(*) AS m FROM u",
     # Groups are left out in the first place, and not in the second one.
     "WITH g AS (SELECT k, count(*) AS n FROM t GROUP BY k) SELECT a.k, b.k AS l, b.n FROM (SELECT k FROM g WHERE n > 34 ORDER BY n % 3, k LIMIT 3) AS a RIGHT JOIN g AS b ON a.k = b.k",
     "SELECT k, max(price) FROM t GROUP BY k HAVING max(price) > (SELECT avg(price) FROM t)",

@@ -164,42 +164,6 @@ impl Computed {
     }
 }
 
-/// What is computed of rows that are in memory, where nothing is looked up for them.
-pub struct ComputedRows(Computing);
-
-impl ComputedRows {
-    /// Of rows that have these columns.
-    ///
-    /// # Errors
-    /// [`TableError::NoComputation`]; a column that is not there.
-    pub fn new(computed: &Computed, table: &Schema) -> Result<Self, TableError> {
-        let columns = computed.read(table)?;
-        let (computation, beside) = (computed.bind(&columns)?, Beside::default());
-        Ok(Self(Computing { columns, computation, beside }))
-    }
-
-    /// Which of these rows stay; `None`: all.
-    ///
-    /// # Errors
-    /// [`TableError::NotComputed`]: a value of which that cannot be said.
-    pub fn kept(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, TableError> {
-        self.0.kept(&self.seen(rows)?)
-    }
-
-    /// Of each of these rows, which stay.
-    ///
-    /// # Errors
-    /// [`TableError::NotComputed`]: a value of which a column cannot be computed.
-    pub fn of(&self, rows: &RecordBatch) -> Result<RecordBatch, TableError> {
-        self.0.compute(&self.seen(rows)?)
-    }
-
-    fn seen(&self, rows: &RecordBatch) -> Result<RecordBatch, TableError> {
-        let columns = self.0.columns.fields().iter().map(|field| rows.schema_ref().index_of(field.name()));
-        self.0.seen(&rows.project(&columns.collect::<Result<Vec<_>, _>>()?)?)
-    }
-}
-
 /// A computation, and the columns of the table that it reads.
 pub(super) struct Computing {
     pub(super) columns: SchemaRef,
@@ -208,6 +172,13 @@ pub(super) struct Computing {
 }
 
 impl Computing {
+    /// Of a table of which all columns are at hand, and nothing beside.
+    pub(super) fn over(computed: &Computed, table: &Schema) -> Result<Self, TableError> {
+        let columns = computed.read(table)?;
+        let (computation, beside) = (computed.bind(&columns)?, Beside::default());
+        Ok(Self { columns, computation, beside })
+    }
+
     pub(super) fn of(reading: &Reading) -> Result<Option<Self>, TableError> {
         let (Some(computed), Some(columns)) = (&reading.options.computed, &reading.computed_columns) else {
             return Ok(None);

@@ -8,6 +8,7 @@
 //! Values are compared as the table has them, whatever type a file has: the types of the columns that the condition looks at travel with it ([`Reading`]).
 
 mod computed;
+mod in_memory;
 mod leaving_out;
 mod options;
 mod pages;
@@ -19,7 +20,8 @@ use arrow_schema::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-pub use self::computed::{Beside, Computation, Computed, ComputedRows, DynComputation, Language};
+pub use self::computed::{Beside, Computation, Computed, DynComputation, Language};
+pub use self::in_memory::{InMemory, SeenRows};
 pub(crate) use self::leaving_out::FileStatistics;
 pub(crate) use self::options::Opener;
 pub use self::options::ReadOptions;
