@@ -117,7 +117,8 @@ fn told(value: &ShownValue) -> Value {
         (Json::Null, ..) if value.reason.is_some() => "?".to_owned(),
         (Json::Null, ..) | (_, _, Some(ShownKind::Exact)) => return cell(&value.estimate),
         (estimate, Some(error), _) => format!("{} ± {:.2} %", rounded(estimate), 100.0 * error),
-        (estimate, None, _) => format!("about {}", rounded(estimate)),
+        (Json::String(text), None, _) => format!("about {text}"),
+        (estimate, None, _) => format!("about {}", without_zeros(&rounded(estimate))),
     })
 }
 
@@ -138,6 +139,14 @@ fn rounded(value: &Json) -> String {
         ..=0 => format!("{:.0}", (number * 10_f64.powi(digits)).round() / 10_f64.powi(digits)),
         1..=15 => format!("{number:.*}", digits as usize),
         _ => format!("{number:e}"),
+    }
+}
+
+/// A number without zeros behind its last digit, where nobody knows how many of its digits count.
+fn without_zeros(number: &str) -> &str {
+    match number.contains('.') && !number.contains('e') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
     }
 }
 
@@ -197,10 +206,10 @@ mod tests {
             vec![value(json!(300_000.0), Some((200_000.0, 400_000.0)), approximate), value(Json::Null, None, None)];
         let drawn = snapshot_table(&snapshot(vec![("oslo", oslo), ("rome", rome)]), 10, None);
         let expected = "\
-city │                n │ n is between             │         hours
-─────┼──────────────────┼──────────────────────────┼──────────────
-oslo │ 1234570 ± 2.80 % │                      ●┤ │ about 2.50000
-rome │ 300000 ± 33.33 % │     ├●─┤                │             ?
+city │                n │ n is between             │     hours
+─────┼──────────────────┼──────────────────────────┼──────────
+oslo │ 1234570 ± 2.80 % │                      ●┤ │ about 2.5
+rome │ 300000 ± 33.33 % │     ├●─┤                │         ?
 and 5 other groups";
         assert_eq!(strip(&drawn), strip(expected), "\n{drawn}");
         let exact = snapshot(vec![(
@@ -211,6 +220,9 @@ and 5 other groups";
             ],
         )]);
         assert!(snapshot_table(&exact, 10, None).contains("oslo │ 7 │  0.10"), "{}", snapshot_table(&exact, 10, None));
+        let computed = snapshot(vec![("oslo", vec![value(json!(4.5), None, None), value(json!("many"), None, None)])]);
+        let drawn = snapshot_table(&computed, 10, None);
+        assert!(drawn.contains("│ about 4.5 │") && drawn.contains("about many"), "{drawn}");
     }
 
     /// Without what only places columns.
