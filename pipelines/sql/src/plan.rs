@@ -10,7 +10,7 @@ use exobus_tables::reading::{Computed, ReadOptions};
 use exobus_tables::semantics::KeyColumn;
 use serde::{Deserialize, Serialize};
 
-/// The version of plans that is written here: another release does no other. In version 3 an answer that is shown early had no columns that are computed of what tells groups apart, or of estimates without bounds.
+/// The version of plans that is written here: another release does no other. In version 3 an answer that is shown early had no columns that are computed of what tells groups apart or of estimates without bounds, and did not say which groups there are in which order.
 pub const VERSION: u32 = 4;
 
 /// What is done for a query.

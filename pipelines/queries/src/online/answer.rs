@@ -1,9 +1,11 @@
 //! What is answered of groups, where that is more than what is written of them: which of them, in which order, and what is computed of what tells them apart and of their aggregates.
 
 use exobus_tables::TableError;
+use exobus_tables::aggregates::{Aggregate, Estimated};
 use exobus_tables::arrow_array::{ArrayRef, RecordBatch};
 use exobus_tables::arrow_schema::Schema;
 use exobus_tables::expression::Expression;
+use exobus_tables::jobs::group::Top;
 use exobus_tables::reading::{Computed, InMemory, SeenRows};
 use exobus_tables::semantics::{KeyColumn, KeyEncoder};
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,20 @@ pub enum OfAggregates {
     Product(Box<OfAggregates>, Box<OfAggregates>),
     /// `/`
     Quotient(Box<OfAggregates>, Box<OfAggregates>),
+}
+
+/// Whether which groups stay, by a condition, as the first ones and by other columns of theirs, follows from an aggregate that is known at the end.
+pub fn is_chosen_at_the_end<'a>(
+    aggregates: &[Aggregate],
+    (having, top): (Option<&Expression>, Option<&Top>),
+    others: impl Iterator<Item = &'a str>,
+) -> bool {
+    let is_at_the_end =
+        |name: &str| aggregates.iter().any(|one| one.name == name && one.function.estimated() == Estimated::AtTheEnd);
+    let mut having = having.into_iter().flat_map(Expression::columns);
+    let mut order_by = top.into_iter().flat_map(|top| &top.order_by);
+    let mut others = others;
+    having.any(is_at_the_end) || order_by.any(|key| is_at_the_end(&key.column)) || others.any(is_at_the_end)
 }
 
 /// What tells groups apart in an answer.

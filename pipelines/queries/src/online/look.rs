@@ -12,7 +12,7 @@ use exobus_tables::jobs::group::sampled::{Shown, estimated, terms};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::answer::{AnswerRows, OfAggregates, OnlineAnswer, OnlineValue};
+use super::answer::{AnswerRow, AnswerRows, OfAggregates, OnlineAnswer, OnlineValue, is_chosen_at_the_end};
 use super::columns::{ShownColumn, has_room, key_columns, known_value, shown_key, shown_value};
 use super::map::{Followed, Told};
 use super::moments::{EncodedMoments, Moments, MomentsByKey, memory_bytes};
@@ -178,14 +178,10 @@ impl LookParams {
         self.query.top.is_some() || self.shown_as.as_ref().is_some_and(|shown_as| shown_as.rows.is_some())
     }
 
-    /// Whether which groups are asked for follows from an aggregate that is known at the end.
+    /// Whether which groups are asked for follows from an aggregate that is known at the end. An answer that chooses by one is not shown early.
     fn is_chosen_at_the_end(&self) -> bool {
-        let GroupQuery { having, top, aggregates, .. } = &self.query;
-        let order_by = top.iter().flat_map(|top| &top.order_by).map(|key| key.column.as_str());
-        let having = having.iter().flat_map(|having| having.columns());
-        let chosen_by: Vec<&str> = order_by.chain(having).collect();
-        let is_at_the_end = |aggregate: &Aggregate| aggregate.function.estimated() == Estimated::AtTheEnd;
-        aggregates.iter().any(|aggregate| is_at_the_end(aggregate) && chosen_by.contains(&aggregate.name.as_str()))
+        let GroupQuery { aggregates, having, top, .. } = &self.query;
+        is_chosen_at_the_end(aggregates, (having.as_ref(), top.as_ref()), std::iter::empty())
     }
 
     /// Each aggregate of the query.
@@ -257,27 +253,18 @@ impl Looking<'_> {
             goal.is_met(ranked[..judged].iter().map(|number| &estimates[group(*number)][..]))
         });
         let key = key_columns((&rows, &answered), query.by.len(), shown_as.as_ref());
-        let values: Vec<&OnlineValue> = shown_as.iter().flat_map(|of| &of.values).map(|(_, value)| value).collect();
-        let computed = shown_as.iter().flat_map(|shown_as| &shown_as.values);
-        let computed: Vec<ShownColumn<'_>> =
-            computed.map(|(name, _)| ShownColumn::Computed(answered.column(name))).collect();
         let (mut groups, mut bytes) = (Vec::new(), 0);
         for number in ranked.iter().take(SHOWN_MAX) {
             let row = &answered.rows[*number];
-            let is_null = |of: &usize| rows.column(query.by.len() + of).is_null(row.written);
             let value = |(at, estimate): (usize, &Estimate)| {
-                let Some(OnlineValue::Computed(of)) = values.get(at) else { return ShownValue::from(estimate) };
-                match computed[at].at(row) {
-                    // What cannot be said of one of them cannot be said of it.
-                    _ if estimate.bounds != Err(NoBounds::OfEstimates) => ShownValue::from(estimate),
-                    None => ShownValue::unknown(answered.why.as_ref().map_or(String::new(), ToString::to_string)),
-                    Some((column, row)) if of.iter().all(|of| aggregates[*of].is_known) => known_value(column, row),
-                    Some(_) if of.iter().any(is_null) => {
-                        ShownValue::from(&Estimate::unbounded(f64::NAN, NoBounds::NoNumber))
-                    }
-                    Some((column, row)) => {
-                        ShownValue { estimate: shown_value(column, row), ..ShownValue::from(estimate) }
-                    }
+                let computed = shown_as.as_ref().and_then(|shown_as| match &shown_as.values[at] {
+                    (name, OnlineValue::Computed(of)) => Some((name.as_str(), &of[..])),
+                    (_, OnlineValue::Estimated(_)) => None,
+                });
+                // What cannot be said of an aggregate cannot be said of what is computed of it.
+                match computed.filter(|_| estimate.bounds == Err(NoBounds::OfEstimates)) {
+                    None => ShownValue::from(estimate),
+                    Some(computed) => self.of_estimates(computed, &aggregates, (&rows, &answered), row),
                 }
             };
             let values = estimates[group(*number)].iter().enumerate().map(value).collect();
@@ -301,6 +288,28 @@ impl Looking<'_> {
             ..seen.clone()
         };
         Ok(Looked { snapshot, is_met })
+    }
+
+    /// A value of this name that is computed of estimates of these aggregates, all of which are numbers.
+    fn of_estimates(
+        &self,
+        (name, of): (&str, &[usize]),
+        aggregates: &[OfTerms],
+        (rows, answered): (&RecordBatch, &AnswerRows),
+        row: &AnswerRow,
+    ) -> ShownValue {
+        let Some((column, at)) = ShownColumn::Computed(answered.column(name)).at(row) else {
+            return ShownValue::unknown(answered.why.as_ref().map_or(String::new(), ToString::to_string));
+        };
+        if of.iter().all(|of| aggregates[*of].is_known) {
+            return known_value(column, at);
+        }
+        // An estimate may not fit the type of its aggregate.
+        let by = self.params.query.by.len();
+        if of.iter().any(|of| rows.column(by + of).is_null(row.written)) {
+            return ShownValue::unknown(NoBounds::NoNumber.to_string());
+        }
+        ShownValue { estimate: shown_value(column, at), ..ShownValue::unknown(NoBounds::OfEstimates.to_string()) }
     }
 
     /// What is answered of rows of groups, where so many times as many are asked for.

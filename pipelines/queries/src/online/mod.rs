@@ -49,7 +49,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub use self::answer::{OfAggregates, OnlineAnswer, OnlineKey, OnlineValue};
+pub use self::answer::{OfAggregates, OnlineAnswer, OnlineKey, OnlineValue, is_chosen_at_the_end};
 use self::look::Looked;
 use self::sampler::BySeed;
 use crate::estimators::Kind;

@@ -7,8 +7,8 @@ use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Column, DFSchema, ScalarValue};
 use datafusion_expr::expr::{AggregateFunction, AggregateFunctionParams, BinaryExpr, InList};
 use datafusion_expr::{Expr, ExprSchemable as _, Operator, cast, lit, logical_plan, when};
-use exobus_queries::online::{OfAggregates, OnlineKey, OnlineValue};
-use exobus_tables::aggregates::{Aggregate, Estimated, Function};
+use exobus_queries::online::{OfAggregates, OnlineKey, OnlineValue, is_chosen_at_the_end};
+use exobus_tables::aggregates::{Aggregate, Function};
 use exobus_tables::expression::Expression;
 
 use super::projected::Projected;
@@ -220,14 +220,9 @@ impl Group {
     }
 
     /// Whether some of these are of an aggregate, or what the step itself chooses groups by is one, that is known when everything was read.
-    pub(super) fn is_chosen_at_the_end<'a>(&self, mut by: impl Iterator<Item = &'a Expr>) -> bool {
-        let at_the_end =
-            self.aggregates.iter().filter(|aggregate| aggregate.function.estimated() == Estimated::AtTheEnd);
-        let at_the_end: Vec<&str> = at_the_end.map(|aggregate| aggregate.name.as_str()).collect();
-        let is_of = |name: &str| at_the_end.contains(&name);
-        let having = self.having.iter().flat_map(|having| having.columns());
-        let order_by = self.top.iter().flat_map(|top| &top.order_by).map(|key| key.column.as_str());
-        having.chain(order_by).any(is_of) || by.any(|expr| expr.column_refs().iter().any(|column| is_of(&column.name)))
+    pub(super) fn is_chosen_at_the_end<'a>(&self, by: impl Iterator<Item = &'a Expr>) -> bool {
+        let columns = by.flat_map(Expr::column_refs).map(|column| column.name.as_str());
+        is_chosen_at_the_end(&self.aggregates, (self.having.as_ref(), self.top.as_ref()), columns)
     }
 
     /// An expression over what is written of groups, as what is computed of their aggregates; `None`: estimates are not computed so. A quotient of whole numbers is cut off, which no estimate is.

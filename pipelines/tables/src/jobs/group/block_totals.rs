@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, ArrayRef, BinaryArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{Array as _, BinaryArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take;
 
 use super::combiner::STATE_BYTES;
 use super::groups::{Groups, Known, Marks, NONE};
-use super::query::{Grouping, Kind, keys};
+use super::query::{Grouping, keys};
 use crate::TableError;
 use crate::aggregates::Accumulator;
 use crate::block::ROWS_MAX;
@@ -97,16 +97,11 @@ impl BlockTotals {
     /// More memory is needed than there is; too many groups; what accumulators say.
     pub(super) fn add(&mut self, message: &RecordBatch) -> Result<(), Unordered> {
         self.make_room(keys(message))?;
-        let mut numbers = std::mem::take(&mut self.numbers);
-        let interned = self.groups.intern(keys(message), &mut numbers);
+        self.groups.intern(keys(message), &mut self.numbers)?;
+        let numbers = std::mem::take(&mut self.numbers);
         self.place(&numbers);
         self.numbers = numbers;
-        interned?;
-        let (grouping, places) = (&self.grouping, self.grouping.places(message));
-        for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
-            let argument = aggregate.argument.map(|argument| grouping.argument(message, argument));
-            accumulator.update(&self.placed, argument, places)?;
-        }
+        self.grouping.update(&mut self.accumulators, &self.placed, message)?;
         Ok(self.memory.resize(self.bytes())?)
     }
 
@@ -154,16 +149,11 @@ impl BlockTotals {
     /// # Errors
     /// What accumulators say; Arrow's.
     pub(super) fn messages(&self) -> impl Iterator<Item = Result<RecordBatch, TableError>> {
-        let schema = self.grouping.layouts[Kind::States.number()].schema();
         (0..self.met.len()).step_by(ROWS_MAX).map(move |from| {
             let places: Vec<u32> = (from as u32..self.met.len().min(from + ROWS_MAX) as u32).collect();
             let some = from..from + places.len();
             let rows = UInt64Array::from_iter_values(self.counts[some.clone()].iter().copied());
-            let mut columns: Vec<ArrayRef> = vec![Arc::new(self.groups.keys_of(&self.met[some])), Arc::new(rows)];
-            for accumulator in &self.accumulators {
-                columns.extend(accumulator.states(&places)?);
-            }
-            Ok(RecordBatch::try_new(schema.clone(), columns)?)
+            self.grouping.states(self.groups.keys_of(&self.met[some]), rows, (&self.accumulators, &places))
         })
     }
 

@@ -101,11 +101,7 @@ impl Combiner {
         let added = match kind {
             Kind::Rows => {
                 self.add_keys(keys(message), |_| 1)?;
-                let places = grouping.places(message);
-                for ((aggregate, _), accumulator) in grouping.of_states().zip(&mut self.accumulators) {
-                    let argument = aggregate.argument.map(|argument| grouping.argument(message, argument));
-                    accumulator.update(&self.groups.numbers, argument, places)?;
-                }
+                grouping.update(&mut self.accumulators, &self.groups.numbers, message)?;
                 for (number, of) in grouping.values.iter().enumerate() {
                     let keys = grouping.value_keys(of, message)?;
                     self.add_values(number, &keys, |_| 1)?;
@@ -213,12 +209,11 @@ impl Combiner {
     /// Some of what was counted as a message of one of these kinds.
     fn message(&self, kind: Kind, counted: &Counted, some: &[u32]) -> Result<RecordBatch, TableError> {
         let rows = UInt64Array::from_iter_values(some.iter().map(|group| counted.counts[*group as usize]));
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(counted.groups.keys_of(some)), Arc::new(rows)];
+        let keys = counted.groups.keys_of(some);
         if kind == Kind::States {
-            for accumulator in &self.accumulators {
-                columns.extend(accumulator.states(some)?);
-            }
+            return self.grouping.states(keys, rows, (&self.accumulators, some));
         }
+        let columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(rows)];
         Ok(RecordBatch::try_new(self.grouping.layouts[kind.number()].schema().clone(), columns)?)
     }
 

@@ -339,6 +339,41 @@ impl Grouping {
         })
     }
 
+    /// Adds the rows of a message to what is made from states: each to this group.
+    ///
+    /// # Errors
+    /// What accumulators say.
+    pub(super) fn update(
+        &self,
+        accumulators: &mut [Box<dyn Accumulator>],
+        groups: &[u32],
+        message: &RecordBatch,
+    ) -> Result<(), TableError> {
+        let places = self.places(message);
+        for ((aggregate, _), accumulator) in self.of_states().zip(accumulators) {
+            let argument = aggregate.argument.map(|argument| self.argument(message, argument));
+            accumulator.update(groups, argument, places)?;
+        }
+        Ok(())
+    }
+
+    /// States of groups as a message: their keys, of how many rows each is, and where they are among accumulators.
+    ///
+    /// # Errors
+    /// What accumulators say; Arrow's.
+    pub(super) fn states(
+        &self,
+        keys: BinaryArray,
+        rows: UInt64Array,
+        (accumulators, order): (&[Box<dyn Accumulator>], &[u32]),
+    ) -> Result<RecordBatch, TableError> {
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(rows)];
+        for accumulator in accumulators {
+            columns.extend(accumulator.states(order)?);
+        }
+        Ok(RecordBatch::try_new(self.layouts[Kind::States.number()].schema().clone(), columns)?)
+    }
+
     /// Keys of the values of rows: those of their groups, and the values behind them.
     ///
     /// # Errors
